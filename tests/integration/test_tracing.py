@@ -294,8 +294,8 @@ def test_without_tracing_nothing_is_in_the_way(
         vhost = home(broker)
         (connection,) = broker.node.broker.registry.connections
         known = connection.channels[1].routes.known.values()  # type: ignore[attr-defined]
-        witness = vhost.queue_context.witness
-        return {type(queue) for queue in vhost.queues.values()}, {route.tracer is not None for route in known}, witness
+        tracer = vhost.queue_context.tracer
+        return {type(queue) for queue in vhost.queues.values()}, {route.tracer is not None for route in known}, tracer
 
     usual = ({ClassicQueue, StreamQueue}, {False}, None)
     channel.queue_declare("q")
@@ -307,8 +307,8 @@ def test_without_tracing_nothing_is_in_the_way(
     switch(admin)
     publish(channel, "b")
     channel.queue_declare("q", passive=True)
-    queues, routes, witness = broker.call(ways)
-    assert witness is not None
+    queues, routes, tracer = broker.call(ways)
+    assert tracer is not None
     assert queues.isdisjoint({ClassicQueue, StreamQueue})
     assert True in routes
     switch(admin, False)

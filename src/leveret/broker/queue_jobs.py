@@ -142,10 +142,10 @@ class Job:
             self._walk.enough = True
         if self._only is not None and not self._wants(self._only, waiting[2]):
             return False
-        witness = self.queue.context.witness
-        if witness is None:
+        tracer = self.queue.context.tracer
+        if tracer is None:
             return self.meet(lane, waiting)
-        with witness.carrying(self.queue, Place(lane, waiting[0], waiting[2])):
+        with tracer.carrying(self.queue, Place(lane, waiting[0], waiting[2])):
             return self.meet(lane, waiting)
 
     def _wants(self, only: Filter, message: Message) -> bool:

@@ -34,7 +34,16 @@ from leveret.queues.context import DeadLetterTarget, QueueContext
 from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
-from leveret.queues.traced_queues import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
+from leveret.queues.traced_queues import (
+    ALL_LANES,
+    TOLD,
+    DeliveredMessages,
+    Place,
+    because,
+    is_traced_queue,
+    start_tracing,
+    stop_tracing,
+)
 from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that stores the switch
@@ -51,7 +60,7 @@ class TracedDeadLetters:
 
 
 class Tracer:
-    """The tracer of one virtual host; the Witness of its queues."""
+    """The tracer of one virtual host; the QueueTracer of its queues."""
 
     def __init__(self, broker: Broker, vhost: Vhost) -> None:
         self.book = Biographies()
@@ -85,16 +94,16 @@ class Tracer:
     def stop(self) -> None:
         self._vhost.tracer = None
         for queue in self._vhost.every_queue():
-            unwatch(queue)
+            stop_tracing(queue)
         for context, target in self._replaced:
-            context.dead_letters, context.witness = target, None
+            context.dead_letters, context.tracer = target, None
         self._vhost.epoch += 1
 
     def attend(self, queue: DeclaredQueue) -> None:
         self._expired[queue.id] = queue.counters.expired
         if queue.context is not self._vhost.queue_context:
             self._replace_target(queue.context)
-        watch(queue, self)
+        start_tracing(queue, self)
 
     def _replace_target(self, context: QueueContext) -> None:
         target = context.dead_letters
@@ -129,7 +138,7 @@ class Tracer:
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
         """The schedule queue is created when first needed."""
         for queue in queues:
-            if queue.name == SCHEDULE and isinstance(queue, DeclaredQueue) and not is_watched(queue):
+            if queue.name == SCHEDULE and isinstance(queue, DeclaredQueue) and not is_traced_queue(queue):
                 self.attend(queue)
 
     def _received(self, peer: Peer, message: Message, properties: Properties) -> Story:
@@ -204,22 +213,22 @@ class Tracer:
             if story is not None:
                 self._tell(story, "stored", queue=story.places.get(where, ""))
 
-    def handed(self, queue: DeclaredQueue, handing: Handing) -> None:
-        peer = peer_of(handing.taker)
-        tag = getattr(handing.taker, "tag", None)
+    def handed(self, queue: DeclaredQueue, delivery: DeliveredMessages) -> None:
+        peer = peer_of(delivery.taker)
+        tag = getattr(delivery.taker, "tag", None)
         facts = {} if tag is None else {"consumer_tag": tag}
-        for place in handing.places:
+        for place in delivery.places:
             story = self._story_of(queue, place)
             if story is None:
                 continue
-            how = {"redelivered": handing.redelivered, **facts, **peer_facts(peer)}
+            how = {"redelivered": delivery.redelivered, **facts, **peer_facts(peer)}
             self._tell(story, "delivered", queue=queue.name, **how)
-            if handing.no_ack:
+            if delivery.no_ack:
                 self._gone(queue, (queue.id, place.lane, place.sequence))
                 self._tell(story, "acked", queue=queue.name, automatic=True)
             if self._firehose.is_wanted:
                 said = readable_properties(place.message[0])
-                self._firehose.delivered(peer, place.message, said, queue.name, handing.redelivered)
+                self._firehose.delivered(peer, place.message, said, queue.name, delivery.redelivered)
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
         plan = queue.options.retry

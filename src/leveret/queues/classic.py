@@ -350,7 +350,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         return True
 
     def purge(self) -> int:
-        number = self.remove_ready(releases=self.context.witness is not None)
+        number = self.remove_ready(releases=self.context.tracer is not None)
         self.counters.purged += number
         return number
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from leveret.queues.dead_messages import DeadMessage
     from leveret.queues.declared_queue import DeclaredQueue
     from leveret.queues.deduplication_log import DeduplicationLog
-    from leveret.queues.traced_queues import Witness
+    from leveret.queues.traced_queues import QueueTracer
 
 
 class OffsetBook(Protocol):
@@ -88,4 +88,4 @@ class QueueContext(BacklogContext):
     write_stream: InWorker = at_once  # runs jobs one after the other
     read_stream: InWorker = at_once
     stream_offsets: OffsetBook | None = None
-    witness: Witness | None = None  # gets every message while the virtual host is traced (queues/traced_queues.py)
+    tracer: QueueTracer | None = None  # gets every message while the virtual host is traced (queues/traced_queues.py)

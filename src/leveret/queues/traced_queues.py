@@ -1,12 +1,12 @@
 """A queue that reports each of its messages to a tracer; only while its virtual host is traced.
 
 Theory of operation. The hot path does not check whether tracing is on. Instead a traced queue changes its class:
-``watch`` makes a ClassicQueue a TracedQueue, which has the same slots and overrides the few methods by which messages
-enter, are delivered, return and leave; ``unwatch`` restores the class. A queue that is not traced runs the same code as
-without tracing.
+``start_tracing`` makes a ClassicQueue a TracedQueue, which has the same slots and overrides the few methods by which
+messages enter, are delivered, return and leave; ``stop_tracing`` restores the class. A queue that is not traced runs
+the same code as without tracing.
 
 Every message that leaves for good passes ``release``, whatever the reason. The caller knows the reason: it is in
-``Witness.cause`` during the call, and is inferred where it is not set (expiry, length limit).
+``QueueTracer.cause`` during the call, and is inferred where it is not set (expiry, length limit).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     message: Message
 
 
-class Handing(NamedTuple):
+class DeliveredMessages(NamedTuple):
     """Messages that were delivered to a consumer, or to a channel by basic.get."""
 
     places: Sequence[Place]
@@ -46,14 +46,14 @@ class Handing(NamedTuple):
     no_ack: bool
 
 
-class Witness(Protocol):
+class QueueTracer(Protocol):
     """Gets the reports. Called in the middle of a queue's work: it must not change the queue."""
 
     cause: str | None  # the reason for the messages that are released now
 
     def entered(self, queue: DeclaredQueue, places: Sequence[Place]) -> None: ...
 
-    def handed(self, queue: DeclaredQueue, handing: Handing) -> None: ...
+    def handed(self, queue: DeclaredQueue, delivery: DeliveredMessages) -> None: ...
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
         """``tries``: delivery count. Not ``tried``: the consumer was closed before it could decide."""
@@ -68,19 +68,19 @@ class Witness(Protocol):
         """A context in which what enters a queue is this message, which may leave its own queue."""
 
 
-def witness_of(queue: DeclaredQueue) -> Witness:
-    witness = queue.context.witness
-    assert witness is not None
-    return witness
+def tracer_of(queue: DeclaredQueue) -> QueueTracer:
+    tracer = queue.context.tracer
+    assert tracer is not None
+    return tracer
 
 
 @contextmanager
-def because(witness: Witness, cause: str | None) -> Iterator[None]:
-    before, witness.cause = witness.cause, cause
+def because(tracer: QueueTracer, cause: str | None) -> Iterator[None]:
+    before, tracer.cause = tracer.cause, cause
     try:
         yield
     finally:
-        witness.cause = before
+        tracer.cause = before
 
 
 class TracedQueue(ClassicQueue):
@@ -96,14 +96,14 @@ class TracedQueue(ClassicQueue):
             if tails[number] < self.lanes[number].tail:  # else the queue is deleted
                 places.append(Place(number, tails[number], message))
                 tails[number] += 1
-        witness_of(self).entered(self, places)
+        tracer_of(self).entered(self, places)
 
     def drain(self) -> None:
         super().drain()
-        witness_of(self).drained(self)
+        tracer_of(self).drained(self)
 
     def offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
-        witness = witness_of(self)
+        tracer = tracer_of(self)
         redelivered = bool(lane.returned)
         if redelivered:
             sequence, _, message = lane.returned[0]
@@ -114,53 +114,53 @@ class TracedQueue(ClassicQueue):
             sequence = lane.head
         number = 0
         try:
-            with because(witness, TOLD):
+            with because(tracer, TOLD):
                 number = super().offer(lane, consumer, budget)
         finally:
             places = numbered(lane.number, sequence, messages[:number])
-            witness.handed(self, Handing(places, consumer, redelivered, consumer.no_ack))
+            tracer.handed(self, DeliveredMessages(places, consumer, redelivered, consumer.no_ack))
         return number
 
     def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
-        witness = witness_of(self)
-        with because(witness, None):  # expired messages leave first
+        tracer = tracer_of(self)
+        with because(tracer, None):  # expired messages leave first
             self.settle_down()
-        with because(witness, TOLD):
+        with because(tracer, TOLD):
             taken = super().get(no_ack, by)
         if taken is not None:
             place = Place(taken.lane, taken.sequence, taken.message)
-            witness.handed(self, Handing([place], by, taken.redelivered, no_ack))
+            tracer.handed(self, DeliveredMessages([place], by, taken.redelivered, no_ack))
         return taken
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        with because(witness_of(self), ACKED):
+        with because(tracer_of(self), ACKED):
             super().settle(lane, sequence, messages)
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
-        witness = witness_of(self)
+        tracer = tracer_of(self)
         if self.alive:
-            witness.came_back(self, numbered(lane, sequence, messages), count + 1, tried)
-        with because(witness, DELIVERY_LIMIT):
+            tracer.came_back(self, numbered(lane, sequence, messages), count + 1, tried)
+        with because(tracer, DELIVERY_LIMIT):
             super().requeue(lane, sequence, messages, count, tried)
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        with because(witness_of(self), REJECTED):
+        with because(tracer_of(self), REJECTED):
             super().drop(lane, sequence, messages)
 
     def purge(self) -> int:
-        with because(witness_of(self), PURGED):
+        with because(tracer_of(self), PURGED):
             return super().purge()
 
     def release(self, lane: int, sequence: int, number: int, size: int) -> None:
         super().release(lane, sequence, number, size)
-        witness_of(self).left(self, lane, sequence, number)
+        tracer_of(self).left(self, lane, sequence, number)
 
     def die(self) -> int:
-        witness = witness_of(self)
-        with because(witness, QUEUE_DELETED):
+        tracer = tracer_of(self)
+        with because(tracer, QUEUE_DELETED):
             number = super().die()
-            witness.left(self, ALL_LANES, 0, 0)
-        unwatch(self)
+            tracer.left(self, ALL_LANES, 0, 0)
+        stop_tracing(self)
         return number
 
 
@@ -172,29 +172,29 @@ class TracedStream(StreamQueue):
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
         placements = super().place(run, size, timed)
         for placement in placements:
-            witness_of(self).entered(self, numbered(0, placement.sequence, run))
+            tracer_of(self).entered(self, numbered(0, placement.sequence, run))
         return placements
 
     def drain(self) -> None:
         super().drain()
-        witness_of(self).drained(self)
+        tracer_of(self).drained(self)
 
     def delivered(self, number: int, size: int, consumer: Consumer, first: int) -> None:
         super().delivered(number, size, consumer, first)
         kept: Sequence[Message] = getattr(consumer.unacked, "items", ())[-number:]  # as delivered
-        witness_of(self).handed(self, Handing(numbered(0, first + 1, kept), consumer, False, False))
+        tracer_of(self).handed(self, DeliveredMessages(numbered(0, first + 1, kept), consumer, False, False))
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         super().settle(lane, sequence, messages)
-        with because(witness_of(self), ACKED):
-            witness_of(self).left(self, 0, sequence, len(messages))
+        with because(tracer_of(self), ACKED):
+            tracer_of(self).left(self, 0, sequence, len(messages))
 
     def die(self) -> int:
-        witness = witness_of(self)
-        with because(witness, QUEUE_DELETED):
+        tracer = tracer_of(self)
+        with because(tracer, QUEUE_DELETED):
             number = super().die()
-            witness.left(self, ALL_LANES, 0, 0)
-        unwatch(self)
+            tracer.left(self, ALL_LANES, 0, 0)
+        stop_tracing(self)
         return number
 
 
@@ -206,15 +206,15 @@ TRACED: dict[type[DeclaredQueue], type[DeclaredQueue]] = {ClassicQueue: TracedQu
 PLAIN = {traced: plain for plain, traced in TRACED.items()}
 
 
-def watch(queue: DeclaredQueue, witness: Witness) -> None:
-    """From now on ``witness`` gets the messages of this queue."""
-    queue.context.witness = witness
+def start_tracing(queue: DeclaredQueue, tracer: QueueTracer) -> None:
+    """From now on ``tracer`` gets the messages of this queue."""
+    queue.context.tracer = tracer
     queue.__class__ = TRACED.get(queue.__class__, queue.__class__)
 
 
-def is_watched(queue: DeclaredQueue) -> bool:
+def is_traced_queue(queue: DeclaredQueue) -> bool:
     return queue.__class__ in PLAIN
 
 
-def unwatch(queue: DeclaredQueue) -> None:
+def stop_tracing(queue: DeclaredQueue) -> None:
     queue.__class__ = PLAIN.get(queue.__class__, queue.__class__)
