@@ -14,7 +14,7 @@ from leveret.api.context import ApiContext
 from leveret.api.views.exchange import Row, binding_row, default_binding, named_by, properties_key
 from leveret.broker.permission_rules import Operation
 from leveret.broker.vhost import Vhost
-from leveret.http.amqp_rules import (
+from leveret.http.amqp_values import (
     as_bad_request,
     declared,
     exchange_name,

@@ -12,7 +12,7 @@ from leveret.api.context import ApiContext
 from leveret.api.views.exchange import Row, binding_row, default_binding, exchange_detail, exchange_row
 from leveret.api.views.route import headers_of, route_row
 from leveret.broker.vhost import Vhost
-from leveret.http.amqp_rules import (
+from leveret.http.amqp_values import (
     as_bad_request,
     declared,
     exchange_name,

@@ -21,7 +21,7 @@ from leveret.api.published_message import body_from, properties_from, published_
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession
 from leveret.broker.queue_jobs import Seen, readable_properties
-from leveret.http.amqp_rules import (
+from leveret.http.amqp_values import (
     as_bad_request,
     exchange_name,
     path_name,

@@ -18,7 +18,7 @@ from leveret.api.context import ApiContext
 from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
-from leveret.http.amqp_rules import as_bad_request, short_text_of, table_of
+from leveret.http.amqp_values import as_bad_request, short_text_of, table_of
 from leveret.http.bodies import decode_object
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.listings import list_response, object_response

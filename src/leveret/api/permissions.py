@@ -9,7 +9,7 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.auth.permissions import Permission, TopicPermission
 from leveret.errors import ConfigError
-from leveret.http.amqp_rules import exchange_name
+from leveret.http.amqp_values import exchange_name
 from leveret.http.authorization import LONGEST_NAME, name_of
 from leveret.http.bodies import read_object
 from leveret.http.durability import wait_until_durable

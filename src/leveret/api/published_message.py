@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from leveret.api.views.message import BASE64, TEXT
-from leveret.http.amqp_rules import short_text_of, table_of
+from leveret.http.amqp_values import short_text_of, table_of
 from leveret.http.bodies import LARGEST_BODY, Json, decode_object, has_many_values, refuse_many_values
 from leveret.http.errors import BadRequest, ContentTooLarge
 from leveret.http.values import integer_of, text_of

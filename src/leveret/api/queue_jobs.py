@@ -26,7 +26,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.pausing import pause, resume
 from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
 from leveret.broker.vhost import Vhost
-from leveret.http.amqp_rules import (
+from leveret.http.amqp_values import (
     as_bad_request,
     declared,
     path_name,

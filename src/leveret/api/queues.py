@@ -12,7 +12,7 @@ from leveret.api.context import ApiContext
 from leveret.api.views.exchange import binding_row, default_binding
 from leveret.api.views.queue import QUEUE_ROWS, QueueView
 from leveret.broker.vhost import Vhost
-from leveret.http.amqp_rules import (
+from leveret.http.amqp_values import (
     as_bad_request,
     declared,
     path_name,

@@ -22,7 +22,7 @@ from leveret.api.views.stream import Partitioned, StreamView, find_partitioned
 from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.errors import StoreError
-from leveret.http.amqp_rules import path_name
+from leveret.http.amqp_values import path_name
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.errors import BadRequest, Gone, ObjectNotFound
 from leveret.http.listings import list_response, object_response, viewed

@@ -159,7 +159,7 @@ KEYS: dict[str, PolicyKey] = {key.name: key for key in _KEYS}
 BY_ARGUMENT: dict[str, PolicyKey] = {key.argument or f"x-{key.name}": key for key in _KEYS}
 ARGUMENTS: dict[str, str] = {key.name: argument for argument, key in BY_ARGUMENT.items()}
 LIMITS = frozenset(argument for argument, key in BY_ARGUMENT.items() if key.is_limit)
-# A queue is made with these and keeps them: nobody can change them in a live one.
+# Fixed when the queue is declared: a policy cannot change them later.
 ARGUMENT_ONLY = ("max-priority", "queue-type", "single-active-consumer")
 
 

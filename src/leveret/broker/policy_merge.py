@@ -1,15 +1,15 @@
-"""From arguments and policies to the values that hold, and to the reasons why.
+"""Merges arguments and policies to the effective values, and explains them.
 
 The rules of merging, key by key:
 
-- Of all policies that match, the first in their order gives the value: higher priority, then name. The same holds
-  among operator policies, apart from the others.
-- Of a limit, the smallest of argument, policy and operator policy holds. A negative limit is none.
-- Of anything else the argument holds, then the policy.
-- What nobody says has its default, which queues/options.py knows; it is told where another key makes it matter.
-- A policy never spoils a declaration: a value that does not go with the arguments of the queue is left out.
+- Of all policies that match, the first gives the value: the one with the highest priority, then by name. Operator
+  policies are ordered separately.
+- The smallest of argument, policy and operator policy applies for a limit. A negative limit is no limit.
+- For all other keys, an argument wins over a policy.
+- Keys that are not set have the defaults of queues/options.py. A default is listed if another key makes it relevant.
+- A policy never makes a declaration fail: a value that conflicts with the arguments of the queue is ignored.
 
-``effective_arguments`` and ``explain`` say the same; a test holds them together.
+``effective_arguments`` and ``explain`` follow the same rules; a test compares them.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def explain(
 
 
 def _defaults(settled: Collection[str], options: QueueOptions) -> dict[str, object]:
-    """What holds although nobody says so, as far as what is settled makes it matter."""
+    """The defaults that other keys make relevant."""
     found: dict[str, object] = {}
     target = options.dead_letter
     by_strategy = target is not None and target.makes_queue

@@ -389,7 +389,7 @@ class Vhost:
         if source.auto_delete and not self.bindings.of_source(source.name):
             try:
                 self._remove_exchange(source.name)
-            except ResourceFault as refusal:  # nobody asked, so nobody is answered: it stays
+            except ResourceFault as refusal:  # no request to answer: the exchange stays
                 get_log("broker").warning("exchange cannot be deleted", exchange=source.name, reason=refusal.text)
 
     # ---- routing

@@ -13,7 +13,7 @@ from leveret.api.views.exchange import binding_row
 from leveret.api.views.message import plain
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
-from leveret.http.amqp_rules import table_of
+from leveret.http.amqp_values import table_of
 from leveret.http.time_slice import TimeSlice
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.exchange import Exchange

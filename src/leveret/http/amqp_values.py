@@ -22,11 +22,11 @@ from leveret.routing.exchange import Exchange
 from leveret.wire.constants import MAX_SHORT_STRING
 from leveret.wire.fields import Table, decode_table, encode_short, encode_table
 
-# ---- what is named
+# ---- names and objects
 
 
 def path_name(request: Request, part: str = "name") -> str:
-    """A name in the path, which must fit into AMQP's."""
+    """A name in the path, which must fit into a short string of AMQP."""
     try:
         name = unquote(request.path_params[part], errors="strict")
         encode_short(name)
@@ -43,7 +43,7 @@ def exchange_name(request: Request, part: str = "name") -> str:
 
 
 def shown_queue(vhost: Vhost, name: str) -> DeclaredQueue:
-    """Also one that is exclusive to a connection: looking does no harm."""
+    """The queue, also if it is exclusive to a connection."""
     queue = vhost.queues.get(name)
     if queue is None:
         raise ObjectNotFound(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or look into /api/queues")
@@ -59,18 +59,18 @@ def shown_exchange(vhost: Vhost, name: str) -> Exchange:
     return exchange
 
 
-# ---- what
+# ---- bodies
 
 
 async def declared(request: Request) -> dict[str, object]:
-    """The body of a PUT or POST that may have none."""
+    """The JSON object in the body of a PUT or POST; empty without a body."""
     if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
         return {}
     return await read_json(request)
 
 
 def short_text_of(given: Mapping[str, object], name: str, default: str | None = None) -> str:
-    """A name or a routing key: text that fits where AMQP has it."""
+    """A name or a routing key, which must fit into a short string of AMQP."""
     text = text_of(given, name, default)
     if len(text.encode("utf-8", "replace")) > MAX_SHORT_STRING:
         raise BadRequest(f"'{name}' is longer than {MAX_SHORT_STRING} bytes: shorten it")
@@ -82,7 +82,7 @@ def short_text_of(given: Mapping[str, object], name: str, default: str | None = 
 
 
 def table_of(given: Mapping[str, object], name: str) -> Table:
-    """A table as if it had come over the wire. Some clients write an empty one as a list."""
+    """A table with the types that it would have over AMQP. Some clients send an empty one as a list."""
     value = given.get(name, {})
     if value in ([], None):
         value = {}
@@ -95,11 +95,12 @@ def table_of(given: Mapping[str, object], name: str) -> Table:
     return decode_table(data, 0, len(data))[0]
 
 
-# ---- how it ends
+# ---- errors
 
 
 @contextmanager
 def as_bad_request() -> Iterator[None]:
+    """Turn the errors 405 and 406 of AMQP into 400."""
     try:
         yield
     except (PreconditionFailed, ResourceLocked) as refusal:
