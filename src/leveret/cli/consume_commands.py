@@ -80,7 +80,7 @@ def tail(
         help="Copy messages published to this exchange.",
         autocompletion=names_of("exchanges"),
     ),
-    key: str = typer.Option("#", "--key", metavar="KEY", help="Binding key, with --exchange."),
+    key: str = typer.Option("#", "--key", "--routing-key", metavar="KEY", help="Binding key, with --exchange."),
     argument: list[str] = ARGUMENTS,
 ) -> None:
     """Print messages as they arrive: copies from an exchange, or those of a queue or stream."""

@@ -18,14 +18,14 @@ from leveret.cli.api_client import Api, CommandProblem, Misuse
 from leveret.cli.broker_options import ANY_VHOST, at_broker, single_command
 from leveret.cli.name_completion import choices
 from leveret.cli.output import print_line
-from leveret.cli.top_screen import OLD_SORTS, SORTS, Room, screen
+from leveret.cli.top_screen import OLD_SORTS, SORTS, ScreenSize, screen
 
 app = single_command()
 
 KEYS = "q quit   s change sort order"
 HEAD_LINES = 11  # of a screen, besides the rows
 LEAST_ROWS = 3
-WHOLE = Room(None, 20, 10)
+WHOLE = ScreenSize(None, 20, 10)
 WaitKey = Callable[[float], str]
 
 
@@ -75,7 +75,7 @@ def _lines(api: Api, sort: str, vhost: str | None) -> list[str]:
     columns, height = shutil.get_terminal_size()
     rows = max(height - HEAD_LINES, 2 * LEAST_ROWS)
     try:
-        lines = screen(api, sort, vhost, Room(columns, rows - rows // 3, rows // 3))
+        lines = screen(api, sort, vhost, ScreenSize(columns, rows - rows // 3, rows // 3))
     except CommandProblem as problem:
         lines = [str(problem)]
     return [*lines[: height - 2], "", KEYS]

@@ -41,7 +41,7 @@ QUEUE_COLUMNS = ",".join(column.path for column in QUEUES) + ",messages"
 CONNECTION_COLUMNS = ",".join(column.path for column in CONNECTIONS)
 
 
-class Room(NamedTuple):
+class ScreenSize(NamedTuple):
     """Space on the screen; a ``width`` of None is unlimited."""
 
     width: int | None
@@ -56,16 +56,16 @@ class Busy(NamedTuple):
     total: int
 
 
-def screen(api: Api, sort: str, vhost: str | None, room: Room) -> list[str]:
+def screen(api: Api, sort: str, vhost: str | None, limits: ScreenSize) -> list[str]:
     overview = api.get("overview").value
-    queues = _busiest(api, listed_at(api, "queues", vhost), SORTS[sort], room.queues, QUEUE_COLUMNS)
+    queues = _busiest(api, listed_at(api, "queues", vhost), SORTS[sort], limits.queues, QUEUE_COLUMNS)
     sort_by = "recv_oct_details.rate"
-    connections = _busiest(api, ("connections",), sort_by, room.connections, CONNECTION_COLUMNS)
+    connections = _busiest(api, ("connections",), sort_by, limits.connections, CONNECTION_COLUMNS)
     lines = [*_head(api, overview, nodes_seen(api)), ""]
     lines += _part(
-        f"queues by {sort}", QUEUES, queues, room.width, "no queues; to create one: leveret queues create NAME"
+        f"queues by {sort}", QUEUES, queues, limits.width, "no queues; to create one: leveret queues create NAME"
     )
-    lines += ["", *_part("connections", CONNECTIONS, connections, room.width, "no connections")]
+    lines += ["", *_part("connections", CONNECTIONS, connections, limits.width, "no connections")]
     return lines
 
 
