@@ -48,7 +48,7 @@ def test_a_missing_pyspark_is_told_with_the_remedy() -> None:
     missing = leveret("run", "archive", "--help", before="import sys; sys.modules['pyspark'] = None")
     assert missing.returncode == 2
     assert missing.stderr == (
-        "leveret: the pipeline archive runs on Spark, and pyspark is not installed: pip install 'leveret[spark]'\n"
+        "leveret: pipeline 'archive' needs Spark, and pyspark is not installed: pip install 'leveret[spark]'\n"
     )
 
 
