@@ -278,7 +278,7 @@ def test_messages_are_moved_and_copied(cli: Cli) -> None:
     assert cli.done("browse", "b", "--raw") == "2\n3\n"
     assert cli.done("copy", "b", "a") == "2 of 2 messages copied\n"
     assert cli.done("browse", "a", "--raw") == "0\n1\n2\n3\n"
-    assert "is queue 'a' itself" in cli.refused("move", "a", "a")
+    assert "is the source queue 'a' itself" in cli.refused("move", "a", "a")
     ids = [cli.done("copy", "b", "a", "--limit", "1", "--no-wait").strip() for _ in range(40)]
     assert all(id_.isalnum() for id_ in ids), "an id that begins with a dash would be taken for an option"
     id_ = cli.done("move", "a", "b", "--no-wait").strip()
@@ -353,4 +353,4 @@ def test_a_scheduled_message_is_listed_and_cancelled(cli: Cli) -> None:
     assert row[2:4] == ["later", "k"]
     cli.done("schedules", "cancel", row[0])
     assert cli.json("schedules", "list")["messages"] == []
-    assert "no message" in cli.refused("schedules", "cancel", row[0])
+    assert "no scheduled message" in cli.refused("schedules", "cancel", row[0])
