@@ -54,7 +54,7 @@ def test_stories_are_listed_filtered_and_forgotten(broker: leveret.Broker, admin
     assert names() == ["other", "n2", "n0"]
     assert admin.delete("traces/%2F") == (204, None)
     assert names() == []
-    for path, cause in (("traces/%2F/n2", "forgotten"), ("traces/none", "vhost 'none' not found")):
+    for path, cause in (("traces/%2F/n2", "discarded"), ("traces/none", "vhost 'none' not found")):
         status, answer = admin.get(path)
         assert status == 404
         assert cause in answer["reason"]
@@ -86,7 +86,7 @@ def test_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Pa
     assert "queued" in shown
     assert "(default) -> q by name 'q'" in shown
     assert cli.json("trace", "show", "m1")["message_id"] == "m"
-    assert "no story of message 'x'" in cli.refused("trace", "show", "x")
+    assert "no trace of message 'x'" in cli.refused("trace", "show", "x")
     cli.done("trace", "forget", "m")
     assert cli.json("trace", "list")["items"] == []
     assert cli.done("trace", "off") == "vhost '/' is not traced\n"

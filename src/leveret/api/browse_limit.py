@@ -1,6 +1,5 @@
-"""How many may look through queues at a time. Each look takes a step in every turn, and keeps what it found until it is
-told: many of them together would hold up everybody who sends or waits for a message. One virtual host gets half of the
-places at most."""
+"""A limit on concurrent browse requests. Each of them takes a step in every tick and holds its messages in memory until
+the response: many together would delay other clients. One virtual host gets at most half of the slots."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ from leveret.http.errors import Busy
 
 MOST = 20
 MOST_OF_VHOST = 10
-PATIENCE = 5.0  # seconds that one waits for another to leave
+PATIENCE = 5.0  # seconds to wait for a free slot
 
 
 class BrowseSlots:
     def __init__(self) -> None:
-        self._places = asyncio.Semaphore(MOST)
+        self._slots = asyncio.Semaphore(MOST)
         self._of_vhost: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # while one is in use
 
     @asynccontextmanager
@@ -27,13 +26,11 @@ class BrowseSlots:
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await held.enter_async_context(
-                        own
-                    )  # first: a request that waits here does not occupy a shared slot
-                    await held.enter_async_context(self._places)
+                    await held.enter_async_context(own)  # first: waiting here does not occupy a shared slot
+                    await held.enter_async_context(self._slots)
             except TimeoutError:
                 raise Busy(
-                    f"{MOST} looks into queues are under way already, or {MOST_OF_VHOST} in one virtual host: ask "
-                    "again when one of them is over"
+                    f"{MOST} browse requests are in progress, or {MOST_OF_VHOST} in one virtual host: retry when "
+                    "one has finished"
                 ) from None
             yield

@@ -1,7 +1,7 @@
-"""How a message died first: what the headers of a dead letter tell of it, and picking messages by that.
+"""The first dead-lettering of a message, read from its headers, and filters on it.
 
-The queue, the cause and the exchange of the first death stand in headers of their own (broker/dead_letters.py). The key
-that the message had then, and the moment, stand in the entries of ``x-death``, the latest of which comes first.
+Its queue, reason and exchange have headers of their own (broker/dead_letters.py). The routing key and the time are in
+the entries of ``x-death``, the latest of which comes first.
 
     death.reason=rejected & death.queue=orders & death.exchange=shop & death.routing_key=order.paid
 """
@@ -23,7 +23,7 @@ Headers = Mapping[str, FieldValue]
 
 
 class FirstDeath(NamedTuple):
-    """``died``: when it came here, in seconds since 1970."""
+    """``died``: time of the latest dead-lettering, in seconds since 1970."""
 
     reason: str
     queue: str
@@ -33,7 +33,7 @@ class FirstDeath(NamedTuple):
 
 
 class WantedDeath(NamedTuple):
-    """None: any will do."""
+    """None matches any value."""
 
     reason: str | None = None
     queue: str | None = None

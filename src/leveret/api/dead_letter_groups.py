@@ -1,8 +1,8 @@
-"""Dead letters told in groups: what died of the same cause, in the same queue, by the same way.
+"""Counts of dead letters by reason, queue, exchange and routing key.
 
-A tally walks through one queue without taking anything, as far as it may, and counts. Many messages die alike, but a
-key may also be different for each of them: what has too many keys becomes one group, which has lost its key. What a
-queue held is remembered until something happens to it, so that a page that asks every few seconds costs nothing.
+A tally browses one queue, up to its limits, and counts. The routing key may differ for each message: a cause with too
+many keys becomes one group without a key. The counts of a queue are cached until it changes, so that a management UI
+that refreshes every few seconds costs nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LONGEST_ERROR = 300
 
 
 class Group:
-    """Messages that died alike; times in seconds since 1970."""
+    """Dead letters of the same cause; times in seconds since 1970."""
 
     __slots__ = ("error", "messages", "newest", "oldest")
 
@@ -68,7 +68,7 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: dict[Cause, dict[str | None, Group]] = {}
-        self.others = 0  # messages that are no dead letters, or of causes beyond number
+        self.others = 0  # messages that are not dead letters, or of causes beyond the limit
 
     def add(self, death: FirstDeath, headers: Headers) -> None:
         cause = (death.reason, death.queue, death.exchange)

@@ -1,8 +1,8 @@
-"""Where dead letters come to rest: the queues that are reached from what queues say about their dead.
+"""Dead-letter queues: the queues that messages dead-lettered by other queues are routed to.
 
-A queue names an exchange, and perhaps a key, for what dies in it: by its arguments, by a policy, or one dead letter
-queue for each queue. With a key the exchange tells where that leads. Without one, and where more than the key decides,
-all that the exchange leads to may be reached. Streams are left out: nothing can be driven back from them.
+A queue has a dead-letter exchange, and perhaps a routing key, by its arguments, by a policy, or by the option of one
+dead-letter queue per queue. With a key, the bindings for that key apply. Without one, and if the exchange uses more
+than the key, all queues bound to the exchange count. Streams are left out: their messages cannot be redriven.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from leveret.queues.declared_queue import DeclaredQueue
 
 Way = tuple[str, str | None]  # exchange and key
 
-MOST_NAMED = 20  # queues whose dead come to one queue; the rest of them is counted
+MOST_NAMED = 20  # source queues named per dead-letter queue; the others are only counted
 
 
 class Senders:
-    """The queues whose dead may come to the queue ``at``. Thousands may share thousands of dead letter queues: so no
-    list of them is kept for each."""
+    """The queues that may dead-letter to the queue ``at``. Only some names are stored: thousands of queues may share
+    thousands of dead-letter queues."""
 
     __slots__ = ("at", "count", "names")
 
@@ -38,7 +38,7 @@ class Senders:
 
 
 async def dead_letter_queues(vhost: Vhost) -> dict[str, Senders]:
-    """By name, each with the queues whose dead may come there. Others get their turn in between."""
+    """Dead-letter queues by name, each with the queues that may dead-letter to it. Runs in time slices."""
     ways: dict[str, Way] = {}
     senders: dict[Way, list[str]] = {}
     time_slice = TimeSlice()

@@ -1,15 +1,14 @@
-"""Looking at the messages of a queue without taking them, through a sieve that a query describes.
+"""Browses the messages of a queue without consuming them, filtered by a query.
 
     ?selector=colour = 'red'      the SQL of JMS over headers and properties
     &headers.colour=red           a header with this value
-    &contains=text                somewhere in the body
-    &json=customer.id=42          in a body of JSON, at this path
-    &death.reason=rejected        how it died first: reason, queue, exchange, routing_key
+    &contains=text                a text in the body
+    &json=customer.id=42          a value at this path of a JSON body
+    &death.reason=rejected        the first dead-lettering: reason, queue, exchange, routing_key
 
-All of them must hold. A look has its end: by the messages it shows, those it looks at, their bytes, and its time. It
-takes fewer messages at a time where they are large, since each has to be read for it, and where it is slow with them,
-since everybody else waits meanwhile. A body that is too large to be read for a filter does not match; ``too_large``
-counts such messages.
+All filters must match. Browsing is limited by the messages returned, the messages read, their bytes, and time. It reads
+fewer messages per step if they are large or slow to filter, since other clients wait meanwhile. A body that is too
+large to be searched does not match; ``too_large`` counts such messages.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from leveret.wire.content import body_of
 TEXTS = ("selector", "contains", "json")
 HEADER = "headers."
 MOST_LOOKED_AT = 200_000  # messages
-MOST_BYTES = 16 << 20  # of what is shown
-STEP_BYTES = 128 << 10  # of what is looked into at once
-STEP_SECONDS = 0.002  # of looking at once: a message that comes meanwhile waits that long
+MOST_BYTES = 16 << 20  # of messages returned
+STEP_BYTES = 128 << 10  # of messages read per step
+STEP_SECONDS = 0.002  # per step: an arriving message waits that long
 LARGEST_SEARCHED = 4 << 20  # bytes of a message that is searched for a text
 FIRST_STEP = 20  # messages
 SECONDS = 30.0
@@ -45,7 +44,7 @@ NOTHING = object()
 
 
 class JsonPath(NamedTuple):
-    """Names of an object, places of a list; and the value that must be there."""
+    """A path of object names and list positions, and the value that must be there."""
 
     path: tuple[str, ...]
     text: str

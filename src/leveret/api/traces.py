@@ -30,7 +30,7 @@ from leveret.http.values import query_parameter
 
 
 class Wanted(NamedTuple):
-    """What a list is narrowed to; empty: nothing."""
+    """Filters of a list; empty strings match everything."""
 
     queue: str
     exchange: str
@@ -62,7 +62,7 @@ class Traces:
         return await list_response(self._context, request, traced, book_row)
 
     async def all(self, request: Request) -> Response:
-        """The newest first. Without tracing there are none."""
+        """Message traces, newest first; empty without tracing."""
         vhost = self._vhost(request, MONITORING)
         wanted = Wanted(query_parameter(request, "queue", ""), query_parameter(request, "exchange", ""), _text(request))
         book = book_of(vhost)
@@ -171,12 +171,12 @@ def _story(vhost: Vhost, name: str) -> Story:
     book = book_of(vhost)
     if book is None:
         raise ObjectNotFound(
-            f"vhost '{vhost.name}' is not traced, so nothing is known of message '{name}': switch tracing on with PUT "
+            f"vhost '{vhost.name}' has no tracing, so message '{name}' has no trace: switch tracing on with PUT "
             f'/api/vhosts/NAME {{"tracing": true}}'
         )
     story = book.find(name)
     if story is None:
         raise ObjectNotFound(
-            f"no story of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was forgotten"
+            f"no trace of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was discarded"
         )
     return story

@@ -27,7 +27,7 @@ def test_who_finds_no_place_waits_a_little_and_is_told_to_come_again(monkeypatch
         looks = [asyncio.ensure_future(taken(places, each, leave)) for each in began]
         for each in began:
             await each.wait()
-        with pytest.raises(Busy, match="2 looks into queues are under way"):
+        with pytest.raises(Busy, match="2 browse requests are in progress"):
             async with places.one("/"):
                 pytest.fail("there was no place")
         leave.set()
