@@ -229,8 +229,8 @@ def test_headers_that_cannot_be_read_stop_nobody(broker: Broker, api: ObjectsApi
     [
         ({"ids": []}, "'ids'"),
         ({"ids": "1-0-1"}, "'ids'"),
-        ({"ids": [5]}, "no id of a message"),
-        ({"ids": ["1-2"]}, "no id of a message"),
+        ({"ids": [5]}, "not a message id"),
+        ({"ids": ["1-2"]}, "not a message id"),
         ({"ids": ["9999-0-1"]}, "another queue"),
         ({"json": "n"}, "'json'"),
         ({"contains": 5}, "'contains'"),
