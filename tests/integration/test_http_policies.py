@@ -64,7 +64,7 @@ def test_a_policy_holds_for_queues_that_are_there(broker: Broker, admin: Managem
         ({"definition": {"max-length": 5}}, "lacks 'pattern'"),
         ({**SHORT, "definition": {"foo": 1}}, "'foo' is not a recognised policy setting"),
         ({**SHORT, "definition": {}}, "no policy provided"),
-        ({**SHORT, "definition": [1]}, "is no table"),
+        ({**SHORT, "definition": [1]}, "is not an object"),
         ({**SHORT, "pattern": "["}, "policy 'short' in vhost '/'"),
         ({**SHORT, "pattern": 5}, "is not a string"),
         ({**SHORT, "priority": "high"}, "priority 'high'"),

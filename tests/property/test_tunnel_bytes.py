@@ -70,7 +70,7 @@ class Peer:
                 await self.tunnel.give(0, lambda: True)
             except Conflict:
                 return
-            assert not self.tunnel._given  # nothing was forgotten yet, so the question was a fair one
+            assert not self.tunnel._acknowledged  # nothing was forgotten yet, so the question was a fair one
 
 
 @given(steps=STEPS)
