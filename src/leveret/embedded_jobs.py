@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from leveret.broker.broker import Broker
 from leveret.broker.local import Delivered, delivered
-from leveret.broker.pausing import pause, resume
+from leveret.broker.pause import pause, resume
 from leveret.broker.queue_jobs import Browse, Delete, Filter, Forward, Job, Redrive, Scope, matching
 from leveret.broker.vhost import Vhost
 from leveret.queues.declared_queue import DeclaredQueue
@@ -41,14 +41,14 @@ class QueueJobs:
 
     def browse(self, queue: str, *, limit: int = 100, selector: str | None = None) -> list[Delivered]:
         """The first messages, which stay where they are; their delivery tags are 0."""
-        job = self._run(lambda target, scope: Browse(target, self._broker.errands, scope), queue, limit, selector)
+        job = self._run(lambda target, scope: Browse(target, self._broker.background, scope), queue, limit, selector)
         return [
             delivered(job.queue, "", 0, seen.message, seen.lane, seen.sequence, bool(seen.tries), seen.tries)
             for seen in job.found
         ]
 
     def delete_messages(self, queue: str, *, limit: int | None = None, selector: str | None = None) -> JobResult:
-        job = self._run(lambda target, scope: Delete(target, self._broker.errands, scope), queue, limit, selector)
+        job = self._run(lambda target, scope: Delete(target, self._broker.background, scope), queue, limit, selector)
         return _told(job)
 
     def move_messages(
@@ -64,7 +64,7 @@ class QueueJobs:
         """Publish them by the exchange; without a routing key by the one they came with."""
 
         def make(target: DeclaredQueue, scope: Scope) -> Forward:
-            return Forward(self._vhost, target, self._broker.errands, exchange, routing_key, scope, keeps=copy)
+            return Forward(self._vhost, target, self._broker.background, exchange, routing_key, scope, keeps=copy)
 
         return _told(self._run(make, queue, limit, selector))
 
@@ -81,7 +81,7 @@ class QueueJobs:
 
         def make(target: DeclaredQueue, scope: Scope) -> Redrive:
             broker = self._broker
-            return Redrive(self._vhost, target, broker.errands, broker.timers, scope, rate=rate, dry_run=dry_run)
+            return Redrive(self._vhost, target, broker.background, broker.timers, scope, rate=rate, dry_run=dry_run)
 
         job = self._run(make, queue, limit, selector)
         return RedriveResult(job.looked_at, job.done, job.skipped, dict(job.origins))

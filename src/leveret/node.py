@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from leveret.broker.broker import Broker
 from leveret.broker.global_parameters import gather_global_parameters
-from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
-from leveret.broker.restoring_streams import (
+from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
+from leveret.broker.stream_restoration import (
     close_streams,
     load_streams,
     open_streams,
@@ -330,7 +330,7 @@ class Node:
         if self.store is None:
             return
         if self._flusher is not None:
-            self.broker.errands.finish(Settlement)  # unacknowledged messages are back in their queues
+            self.broker.background.finish(Settlement)  # unacknowledged messages are back in their queues
             self.broker.note_redelivered()
             self.broker.tick()
             close_streams(self.broker)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from leveret.broker.broker import Broker
 from leveret.broker.publishes import write_run
-from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
+from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import GetResult

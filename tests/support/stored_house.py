@@ -14,8 +14,8 @@ from __future__ import annotations
 from random import Random
 
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
-from leveret.broker.restoring_streams import (
+from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
+from leveret.broker.stream_restoration import (
     close_streams,
     load_streams,
     open_streams,

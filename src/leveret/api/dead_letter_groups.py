@@ -15,7 +15,7 @@ from leveret.api.job_completion import JobCompletion
 from leveret.api.views.message import plain
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.lane import Waiting
-from leveret.broker.errands import Errands
+from leveret.broker.background import BackgroundTasks
 from leveret.broker.queue_jobs import Job, Scope
 from leveret.queues.declared_queue import DeclaredQueue
 
@@ -121,10 +121,10 @@ class Tally(Job):
 
     takes = False
 
-    def __init__(self, queue: DeclaredQueue, errands: Errands, most: int) -> None:
+    def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, most: int) -> None:
         self.groups = Groups()
         self._completion = JobCompletion()
-        super().__init__(queue, errands, Scope(limit=most, on_done=self._completion.notify))
+        super().__init__(queue, background, Scope(limit=most, on_done=self._completion.notify))
 
     @property
     def is_complete(self) -> bool:
@@ -150,15 +150,15 @@ class Tally(Job):
 class Tallies:
     """What each queue held when it was looked through last."""
 
-    def __init__(self, errands: Errands) -> None:
-        self._errands = errands
+    def __init__(self, background: BackgroundTasks) -> None:
+        self._background = background
         self._kept: dict[int, tuple[tuple[int, ...], Tally]] = {}  # by the queue's id, with what it had counted then
 
     async def of(self, queue: DeclaredQueue, most: int) -> Tally:
         known = self._kept.pop(queue.id, None)
         if known is None or known[0] != _seen(queue, most):
             seen = _seen(queue, most)
-            tally = Tally(queue, self._errands, most)
+            tally = Tally(queue, self._background, most)
             await tally.until_over()
             known = (seen, tally)
         self._kept[queue.id] = known

@@ -33,7 +33,7 @@ SECONDS = 20.0
 
 
 def routes(context: ApiContext) -> list[Route]:
-    tallies = Tallies(context.broker.errands)
+    tallies = Tallies(context.broker.background)
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)

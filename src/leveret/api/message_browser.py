@@ -23,7 +23,7 @@ from leveret.api.dead_letter_filter import WantedDeath, headers_of, wanted_death
 from leveret.api.job_completion import JobCompletion
 from leveret.api.views.message import LARGEST_JSON, plain
 from leveret.backlog.walk import STEP
-from leveret.broker.errands import Errands
+from leveret.broker.background import BackgroundTasks
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
 from leveret.http.errors import BadRequest
 from leveret.http.values import text_of
@@ -198,12 +198,12 @@ def _shown(value: object) -> str:
 class Look(Browse):
     """``await look.until_over()``, then ``found`` has the messages. ``is_complete``: it came to the queue's end."""
 
-    def __init__(self, queue: DeclaredQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
+    def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, sieve: Sieve | None, limit: int) -> None:
         self._sieve = None if sieve is None else TimedSieve(sieve)
         self._shown_bytes = self._seen_bytes = 0
         self._completion = JobCompletion()
         is_tired = None if self._sieve is None else self._sieve.is_tired
-        super().__init__(queue, errands, Scope(self._passes, limit, self._completion.notify, is_tired=is_tired))
+        super().__init__(queue, background, Scope(self._passes, limit, self._completion.notify, is_tired=is_tired))
 
     @property
     def is_complete(self) -> bool:

@@ -141,7 +141,7 @@ class _Messages:
             caller.queue_to("browse", name)
             sieve = sieve_of(query)
         async with self._context.looks.one(vhost.name):
-            look = Look(queue, self._context.broker.errands, sieve, limit)
+            look = Look(queue, self._context.broker.background, sieve, limit)
             await look.until_over()
 
             def made() -> bytes:

@@ -23,7 +23,7 @@ from leveret.api.message_browser import STEP_BYTES, TimedSieve, sieve_of, sieve_
 from leveret.backlog.lane import Waiting
 from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker
-from leveret.broker.pausing import pause, resume
+from leveret.broker.pause import pause, resume
 from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_values import (
@@ -203,7 +203,7 @@ class _QueueJobs:
             begun.job = Redrive(
                 vhost,
                 queue,
-                broker.errands,
+                broker.background,
                 broker.timers,
                 scope,
                 rate=rate,
@@ -214,12 +214,12 @@ class _QueueJobs:
         if destination is not None:
             vhost.queue(destination)
         if dry_run:
-            begun.job = Count(queue, broker.errands, scope)
+            begun.job = Count(queue, broker.background, scope)
         elif kind == "delete":
-            begun.job = Delete(queue, broker.errands, scope)
+            begun.job = Delete(queue, broker.background, scope)
         else:
             keeps = kind == "copy"
-            begun.job = Forward(vhost, queue, broker.errands, "", destination, scope, keeps=keeps)
+            begun.job = Forward(vhost, queue, broker.background, "", destination, scope, keeps=keeps)
         return begun
 
     async def list_all(self, request: Request) -> Response:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.api.views.message import plain
-from leveret.broker.biographies import MOST_BYTES, MOST_STORIES, Biographies, Story
+from leveret.broker.message_traces import MOST_BYTES, MOST_TRACES, MessageTrace, MessageTraces
 from leveret.broker.tracing import place_name
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import known_vhost, name_of
@@ -66,12 +66,12 @@ class Traces:
         vhost = self._vhost(request, MONITORING)
         wanted = Wanted(query_parameter(request, "queue", ""), query_parameter(request, "exchange", ""), _text(request))
         book = book_of(vhost)
-        stories = () if book is None else book.newest_first()
-        return await list_response(self._context, request, stories, partial(_wanted_row, vhost, wanted))
+        traces = () if book is None else book.newest_first()
+        return await list_response(self._context, request, traces, partial(_wanted_row, vhost, wanted))
 
     async def show(self, request: Request) -> Response:
         vhost = self._vhost(request, MONITORING)
-        return json_response(story_row(vhost, _story(vhost, name_of(request, "id"))))
+        return json_response(trace_row(vhost, _trace(vhost, name_of(request, "id"))))
 
     async def forget_all(self, request: Request) -> Response:
         book = book_of(self._vhost(request, ADMINISTRATOR))
@@ -81,9 +81,9 @@ class Traces:
 
     async def forget(self, request: Request) -> Response:
         vhost = self._vhost(request, ADMINISTRATOR)
-        story, book = _story(vhost, name_of(request, "id")), book_of(vhost)
+        trace, book = _trace(vhost, name_of(request, "id")), book_of(vhost)
         assert book is not None
-        book.forget(story)
+        book.forget(trace)
         return no_content()
 
     def _vhost(self, request: Request, role: str) -> Vhost:
@@ -91,7 +91,7 @@ class Traces:
         return known_vhost(self._broker, name_of(request, "vhost"))
 
 
-def book_of(vhost: Vhost) -> Biographies | None:
+def book_of(vhost: Vhost) -> MessageTraces | None:
     tracer = vhost.tracer
     return None if tracer is None else tracer.book
 
@@ -106,37 +106,37 @@ def book_row(vhost: Vhost) -> Row | None:
         "stories": len(book),
         "bytes": book.bytes,
         "forgotten": book.forgotten,
-        "most_stories": MOST_STORIES,
+        "most_stories": MOST_TRACES,
         "most_bytes": MOST_BYTES,
     }
 
 
-def summary_row(vhost: Vhost, story: Story) -> Row:
-    first, last = story.events[0], story.events[-1]
+def summary_row(vhost: Vhost, trace: MessageTrace) -> Row:
+    first, last = trace.events[0], trace.events[-1]
     return {
-        "id": story.id,
-        "name": story.facts["message_id"] or story.id,
+        "id": trace.id,
+        "name": trace.facts["message_id"] or trace.id,
         "vhost": vhost.name,
-        "message_id": story.facts["message_id"],
-        "exchange": story.facts["exchange"],
-        "routing_key": story.facts["routing_key"],
-        "size": story.facts["size"],
-        "queues": list(story.queues),
-        "waits_in": [{"queue": queue, "id": place_name(where)} for where, queue in story.places.items()],
+        "message_id": trace.facts["message_id"],
+        "exchange": trace.facts["exchange"],
+        "routing_key": trace.facts["routing_key"],
+        "size": trace.facts["size"],
+        "queues": list(trace.queues),
+        "waits_in": [{"queue": queue, "id": place_name(where)} for where, queue in trace.places.items()],
         "began": first.time,
         "last": last.what,
         "last_time": last.time,
-        "number_of_events": len(story.events) + story.left_out,
+        "number_of_events": len(trace.events) + trace.left_out,
     }
 
 
-def story_row(vhost: Vhost, story: Story) -> Row:
+def trace_row(vhost: Vhost, trace: MessageTrace) -> Row:
     return {
-        **summary_row(vhost, story),
-        "properties": plain(story.facts["properties"]),
-        "headers_cut": story.facts["headers_cut"],
-        "events_left_out": story.left_out,
-        "events": [{"time": time, "what": what, **_plain_facts(facts)} for time, what, facts in story.events],
+        **summary_row(vhost, trace),
+        "properties": plain(trace.facts["properties"]),
+        "headers_cut": trace.facts["headers_cut"],
+        "events_left_out": trace.left_out,
+        "events": [{"time": time, "what": what, **_plain_facts(facts)} for time, what, facts in trace.events],
     }
 
 
@@ -144,22 +144,22 @@ def _plain_facts(facts: Mapping[str, Any]) -> Row:
     return {name: plain(value) for name, value in facts.items()}
 
 
-def _wanted_row(vhost: Vhost, wanted: Wanted, story: Story) -> Row | None:
-    if wanted.queue and wanted.queue not in story.queues:
+def _wanted_row(vhost: Vhost, wanted: Wanted, trace: MessageTrace) -> Row | None:
+    if wanted.queue and wanted.queue not in trace.queues:
         return None
-    if wanted.exchange and wanted.exchange != story.facts["exchange"]:
+    if wanted.exchange and wanted.exchange != trace.facts["exchange"]:
         return None
-    if not story.events:
+    if not trace.events:
         return None
-    row = summary_row(vhost, story)
-    if wanted.text and wanted.text not in _all_text(row, story):
+    row = summary_row(vhost, trace)
+    if wanted.text and wanted.text not in _all_text(row, trace):
         return None
     return row
 
 
-def _all_text(row: Row, story: Story) -> str:
+def _all_text(row: Row, trace: MessageTrace) -> str:
     said = [row["id"], row["message_id"], row["exchange"], row["routing_key"], row["last"], *row["queues"]]
-    said.append(json.dumps(plain(story.facts["properties"]), ensure_ascii=False, default=str))
+    said.append(json.dumps(plain(trace.facts["properties"]), ensure_ascii=False, default=str))
     return "\n".join([part for part in said if part]).lower()
 
 
@@ -167,16 +167,16 @@ def _text(request: Request) -> str:
     return query_parameter(request, "text", "").lower()
 
 
-def _story(vhost: Vhost, name: str) -> Story:
+def _trace(vhost: Vhost, name: str) -> MessageTrace:
     book = book_of(vhost)
     if book is None:
         raise ObjectNotFound(
             f"vhost '{vhost.name}' has no tracing, so message '{name}' has no trace: switch tracing on with PUT "
             f'/api/vhosts/NAME {{"tracing": true}}'
         )
-    story = book.find(name)
-    if story is None:
+    trace = book.find(name)
+    if trace is None:
         raise ObjectNotFound(
             f"no trace of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was discarded"
         )
-    return story
+    return trace

@@ -258,7 +258,7 @@ class Backlog:
         if self.pager is not None:
             self.bytes -= self.pager.bytes
             self.pager.forget_sizes()
-        self.context.errands.begin(Removal(self, removed))
+        self.context.background.begin(Removal(self, removed))
         return number
 
     def close_backlog(self) -> None:
@@ -266,7 +266,7 @@ class Backlog:
         context = self.context
         context.gauge.used -= self.accounted
         self.bytes = self.held = self.unacked = self.accounted = 0
-        context.errands.begin(Removal(self, [lane.clear() for lane in self.lanes]))
+        context.background.begin(Removal(self, [lane.clear() for lane in self.lanes]))
         if self.delayed is not None:
             self.delayed.stop()
         if self.stored:

@@ -45,15 +45,15 @@ class MemoryGauge:
         return self.used + self.other
 
 
-class Errand(Protocol):
+class BackgroundTask(Protocol):
     def step(self) -> bool:
         """Work for about one time slice; False if all is done."""
 
 
-class Errands(Protocol):
-    """Background tasks in time slices; see broker/errands.py."""
+class BackgroundTasks(Protocol):
+    """Background tasks in time slices; see broker/background.py."""
 
-    def begin(self, errand: Errand) -> None:
+    def begin(self, task: BackgroundTask) -> None:
         """Run the first step now, the others in later ticks."""
 
     def new_slice(self) -> TimeSlice: ...
@@ -62,8 +62,8 @@ class Errands(Protocol):
 class AtOnce:
     """Runs background tasks to their end at once, where work takes no time."""
 
-    def begin(self, errand: Errand) -> None:
-        while errand.step():
+    def begin(self, task: BackgroundTask) -> None:
+        while task.step():
             pass
 
     def new_slice(self) -> TimeSlice:
@@ -88,4 +88,4 @@ class BacklogContext:
     )  # queues that wait for the disk to hold less in memory
     dirty: list[Drainable] = field(default_factory=list)  # queues to drain before this tick ends
     watches_all: bool = False  # every deadline has an entry, also where checking the front would be enough
-    errands: Errands = field(default_factory=AtOnce)
+    background: BackgroundTasks = field(default_factory=AtOnce)

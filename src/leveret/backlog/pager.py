@@ -86,7 +86,7 @@ class Pager:
         average = max((queue.bytes - self.bytes) // (here + queue.unacked), 1)
         limit = min(SQUEEZED, self.limit) if squeeze else self.limit
         room = limit // average
-        time_slice = queue.context.errands.new_slice()
+        time_slice = queue.context.background.new_slice()
         for lane in reversed(queue.lanes):
             lane.strip()  # or the holes in front would push out what was just loaded
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))

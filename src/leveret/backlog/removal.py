@@ -22,7 +22,7 @@ class Removal:
 
     def step(self) -> bool:
         queue = self._queue
-        time_slice = queue.context.errands.new_slice()
+        time_slice = queue.context.background.new_slice()
         while self._cleared:
             number, size = self._cleared[-1].pop_some(AT_ONCE)
             if queue.alive:

@@ -18,8 +18,8 @@ from leveret.auth.users import Users
 from leveret.backlog.context import Drainable, MemoryGauge
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.auth_records import AuthRecords
+from leveret.broker.background import BackgroundTasks
 from leveret.broker.dead_letters import DeadLetters
-from leveret.broker.errands import Errands
 from leveret.broker.events import Events
 from leveret.broker.footprint import Footprint
 from leveret.broker.global_parameters import GlobalParameters
@@ -94,10 +94,10 @@ class Broker:
         self.memory_users.watch("connections", self.registry.memory)
         self.vhosts: dict[str, Vhost] = {}
         self.parameters = GlobalParameters(self.record)
-        self.errands = Errands(lambda: self.wake(), clock.work_time)
-        self._under_way = self.errands.under_way
+        self.background = BackgroundTasks(lambda: self.wake(), clock.work_time)
+        self._under_way = self.background.under_way
         self.plugins = Plugins(self.record)
-        self.policies = Policies(self.vhost, self.record, self.errands, self.plugins)
+        self.policies = Policies(self.vhost, self.record, self.background, self.plugins)
         self.dirty: list[Drainable] = []
         self._unsynced: dict[Drainable, None] = {}
         self.outgoing: list[Outgoing] = []  # with output to write
@@ -132,7 +132,7 @@ class Broker:
             stream_disk=self.stream_disk,
             write_stream=lambda job, done: self.write_stream(job, done),
             read_stream=lambda job, done: self.read_stream(job, done),
-            errands=self.errands,
+            background=self.background,
             callbacks=BrokerCallbacks(self, footprint),
         )
         vhost = Vhost(
@@ -170,7 +170,7 @@ class Broker:
         for connection in list(self.registry.connections):
             if connection.vhost is vhost:
                 connection.force_close(f"vhost '{name}' is deleted")
-        self.errands.begin(QueueRemoval(vhost, list(vhost.queues.values())))
+        self.background.begin(QueueRemoval(vhost, list(vhost.queues.values())))
         vhost.footprint.forget()
         vhost.internal.remove_all()
         del self.vhosts[name]
@@ -282,7 +282,7 @@ class Broker:
     def tick(self) -> None:
         """Deliver from touched queues, then write. What exceeds a burst limit is left for the next tick."""
         self.routing_work.spent = 0
-        self.errands.new_tick()
+        self.background.new_tick()
         if self.dirty:
             touched = self.dirty[:]
             self.dirty.clear()
@@ -297,7 +297,7 @@ class Broker:
                     self.dirty[:0] = touched[number:]  # first in the next tick
                     break
         if self._under_way:
-            self.errands.run()  # requests another tick while there are any
+            self.background.run()  # requests another tick while there are any
         self.flushed = self.log.issued
         self.log.flush()
         if self.outgoing:

@@ -119,10 +119,10 @@ class DeadLetters:
         queues = self._without_cycles(queue.name, reason, deaths, self._vhost.live_queues(routed.queues))
         if not queues:
             return None
-        story = {DEATHS: encode_deaths(deaths)}
+        death_headers = {DEATHS: encode_deaths(deaths)}
         if not has_first_death(headers):
-            story |= _first_death(queue.name, reason, address)
-        head = _with_headers(head, properties, story, without=() if key is None else ("CC",))
+            death_headers |= _first_death(queue.name, reason, address)
+        head = _with_headers(head, properties, death_headers, without=() if key is None else ("CC",))
         to = self._address(target.exchange, keys[0], address)
         return Letter(Route(queues), head, to, _without_deadline(traits), routed.by_key_only)
 
@@ -215,11 +215,13 @@ def encode_deaths(deaths: Sequence[Death]) -> bytes:
     return b"A" + encode_long(b"".join(entries))
 
 
-def _with_headers(content: bytes, properties: Properties, story: Mapping[str, bytes], without: Sequence[str]) -> bytes:
+def _with_headers(
+    content: bytes, properties: Properties, death_headers: Mapping[str, bytes], without: Sequence[str]
+) -> bytes:
     try:
-        return spliced(content, story, without=without, drops=(FLAG_EXPIRATION,))
+        return spliced(content, death_headers, without=without, drops=(FLAG_EXPIRATION,))
     except FrameError:
-        return spliced(with_properties(content, properties), story)
+        return spliced(with_properties(content, properties), death_headers)
 
 
 def _deaths(headers: Mapping[str, FieldValue]) -> list[Death]:

@@ -170,7 +170,7 @@ class LeaseBook:
     def give_up(self, queue: DeclaredQueue, taking: LeaseBuilder) -> None:
         """Return taken messages that cannot become a lease."""
         if queue.alive and taking.number:
-            self._broker.errands.send(
+            self._broker.background.send(
                 LeaseReturn(_backlog(queue), taking.runs, taking.number, taking.size, self._send, lambda number: None)
             )
 
@@ -222,8 +222,8 @@ class LeaseBook:
         number, size = _held(leases)
         self._send(LeaseSettlement(_backlog(queue), _runs(leases), number, size, settled))
 
-    def _send(self, errand: LeaseSettlement | LeaseReturn) -> None:
-        self._broker.errands.send(errand)
+    def _send(self, task: LeaseSettlement | LeaseReturn) -> None:
+        self._broker.background.send(task)
 
     # ---- the log (broker/registry.py, AwaitsReceipt)
 

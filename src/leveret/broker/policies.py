@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from leveret.broker.errands import Errands
+from leveret.broker.background import BackgroundTasks
 from leveret.broker.plugins import Plugins
 from leveret.broker.policy import EXCHANGE, Policy, make_policy
 from leveret.broker.policy_merge import Explanation
@@ -36,12 +36,12 @@ class Policies:
         self,
         vhost: Callable[[str], Vhost],
         record: Callable[[Change], None],
-        errands: Errands,
+        background: BackgroundTasks,
         plugins: Plugins,
     ) -> None:
         self._vhost = vhost
         self._record = record
-        self._errands = errands
+        self._background = background
         self.on_exchange_changed: list[ExchangeHook] = []
         self._plugins = plugins
 
@@ -111,22 +111,22 @@ class Policies:
     # ---- application of changes
 
     def _follow(self, home: Vhost, touched: Touched) -> None:
-        self._errands.begin(Following(self._errands, home, touched))
-        self._errands.wake()
+        self._background.begin(Following(self._background, home, touched))
+        self._background.wake()
 
 
 class Following:
-    """An errand: queues and exchanges get their new effective values."""
+    """A background task: queues and exchanges get their new effective values."""
 
-    def __init__(self, errands: Errands, home: Vhost, touched: Touched) -> None:
-        self._errands = errands
+    def __init__(self, background: BackgroundTasks, home: Vhost, touched: Touched) -> None:
+        self._background = background
         self._home = home
         self._queues, self._exchanges = list(touched[0])[::-1], list(touched[1])[::-1]
         self._known: KnownOptions = {}
         self._change = home.policies.changes
 
     def step(self) -> bool:
-        home, time_slice, is_new = self._home, self._errands.new_slice(), False
+        home, time_slice, is_new = self._home, self._background.new_slice(), False
         if self._change != home.policies.changes:  # another policy was set meanwhile
             self._known, self._change = {}, home.policies.changes
         while self._queues and not time_slice.is_over:

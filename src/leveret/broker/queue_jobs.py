@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from leveret.backlog.lane import Waiting
 from leveret.backlog.walk import STEP
+from leveret.broker.background import BackgroundTasks
 from leveret.broker.dead_letter_paths import DeadLetterPaths
-from leveret.broker.errands import Errands
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.routes import Route
 from leveret.broker.timers import Timers
@@ -80,7 +80,7 @@ class Job:
 
     takes = True  # the job may remove messages
 
-    def __init__(self, queue: DeclaredQueue, errands: Errands, scope: Scope | None = None) -> None:
+    def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, scope: Scope | None = None) -> None:
         self.queue = queue
         self.looked_at = 0
         self.done = 0
@@ -88,17 +88,17 @@ class Job:
         self.is_over = False
         self._bytes = 0  # of content in this step
         self._only, self._limit, self._on_done, self._places, self._step_bytes, self._is_tired = scope or Scope()
-        self._errands = errands
+        self._background = background
         if queue.has_offsets and self.takes:
             raise PreconditionFailed(
                 f"messages of stream '{queue.name}' in vhost '{queue.vhost}' cannot be moved or deleted: copy "
                 "them, and let retention remove them"
             )
-        self._walk = queue.walk(self._meet, lambda: errands.send(self))
+        self._walk = queue.walk(self._meet, lambda: background.send(self))
 
     def start(self) -> None:
         self.queue.settle_down()
-        self._errands.send(self)
+        self._background.send(self)
 
     def cancel(self) -> None:
         if not self.is_over:
@@ -164,8 +164,8 @@ class Browse(Job):
 
     takes = False
 
-    def __init__(self, queue: DeclaredQueue, errands: Errands, scope: Scope | None = None) -> None:
-        super().__init__(queue, errands, scope)
+    def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, scope: Scope | None = None) -> None:
+        super().__init__(queue, background, scope)
         self.found: list[Seen] = []
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
@@ -189,7 +189,7 @@ class Forward(Job):
         self,
         vhost: Vhost,
         queue: DeclaredQueue,
-        errands: Errands,
+        background: BackgroundTasks,
         exchange: str,
         key: str | None,
         scope: Scope | None = None,
@@ -197,7 +197,7 @@ class Forward(Job):
         keeps: bool = False,
     ) -> None:
         self.takes = not keeps
-        super().__init__(queue, errands, scope)
+        super().__init__(queue, background, scope)
         self._vhost = vhost
         self._exchange = vhost.exchange(exchange)
         self._key = key  # None: the original key
@@ -231,7 +231,7 @@ class Redrive(Job):
         self,
         vhost: Vhost,
         queue: DeclaredQueue,
-        errands: Errands,
+        background: BackgroundTasks,
         timers: Timers,
         scope: Scope | None = None,
         *,
@@ -240,7 +240,7 @@ class Redrive(Job):
         may_write: Callable[[str], bool] = lambda queue: True,
     ) -> None:
         self.takes = not dry_run
-        super().__init__(queue, errands, scope)
+        super().__init__(queue, background, scope)
         self.origins: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self._paths = DeadLetterPaths(vhost)
@@ -265,7 +265,7 @@ class Redrive(Job):
         if self._rate is not None and not self._dry_run and not self.is_over:
             due = self._began + self.done / self._rate
             if due > self._vhost.queue_context.now():
-                self._timers.at(due, lambda: self._errands.send(self))
+                self._timers.at(due, lambda: self._background.send(self))
                 return False
         return super().step()
 

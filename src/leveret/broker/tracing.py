@@ -1,7 +1,7 @@
 """Tracing of a virtual host: recording the events of its messages, and switching that on and off.
 
-A tracer records message traces (broker/biographies.py) and publishes to the firehose (broker/firehose.py). It is called
-at three points, none of which costs anything while there is no tracer:
+A tracer records message traces (broker/message_traces.py) and publishes to the firehose (broker/firehose.py). It is
+called at three points, none of which costs anything while there is no tracer:
 
 - routes of channels and in-process publishes: ``publishing``, before a message is routed to its queues
 - queues: they change their class (queues/traced_queues.py) and report enqueue, delivery, requeue and removal
@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from leveret.broker.binding_steps import Step, binding_steps
-from leveret.broker.biographies import Biographies, Story, Where
 from leveret.broker.broker import Broker
 from leveret.broker.firehose import Firehose, Peer
 from leveret.broker.internal_queues import SCHEDULE
+from leveret.broker.message_traces import MessageTrace, MessageTraces, Where
 from leveret.broker.predeclared import TRACE_EXCHANGE
 from leveret.broker.publish_rules import carbon_copies
-from leveret.broker.traced_facts import departure, message_facts, readable_properties
+from leveret.broker.trace_details import departure, message_facts, readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError
@@ -63,18 +63,18 @@ class Tracer:
     """The tracer of one virtual host; the QueueTracer of its queues."""
 
     def __init__(self, broker: Broker, vhost: Vhost) -> None:
-        self.book = Biographies()
+        self.book = MessageTraces()
         self.cause: str | None = None
         self._vhost = vhost
         self._clock = broker.clock
         self._when_granted = broker.when_granted
         self._keeps = broker.pages is not None  # with a data directory
         self._firehose = Firehose(vhost, broker.node_name)
-        self._arriving: dict[int, Story] = {}  # by the identity of the content
-        self._carried: Story | None = None
+        self._arriving: dict[int, MessageTrace] = {}  # by the identity of the content
+        self._carried: MessageTrace | None = None
         self._has_entered = False  # the carried message
-        self._unstored: dict[Where, Story] = {}  # to be written with the next batch
-        self._unsynced: dict[Where, Story] = {}  # being written
+        self._unstored: dict[Where, MessageTrace] = {}  # to be written with the next batch
+        self._unsynced: dict[Where, MessageTrace] = {}  # being written
         self._expired: dict[int, int] = {}  # by queue: expiries that are recorded
         self._replaced: list[tuple[QueueContext, DeadLetterTarget | None]] = []  # with the original targets
         self._steps: dict[tuple[object, ...], list[Step]] = {}
@@ -120,18 +120,18 @@ class Tracer:
         """While inside, the run is passed to these queues. ``publisher``: a channel, or None in this process."""
         peer = peer_of(publisher)
         properties = [readable_properties(message[0]) for message in run]
-        stories = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
+        traces = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
         names = [queue.name for queue in queues]
-        for message, said, story in zip(run, properties, stories, strict=True):
-            self._tell_route(story, message, said, names, mandatory)
-            self._arriving[id(message[0])] = story
+        for message, said, trace in zip(run, properties, traces, strict=True):
+            self._tell_route(trace, message, said, names, mandatory)
+            self._arriving[id(message[0])] = trace
         self._attend_schedule(queues)
         try:
             yield
         finally:
-            for message, said, story in zip(run, properties, stories, strict=True):
+            for message, said, trace in zip(run, properties, traces, strict=True):
                 del self._arriving[id(message[0])]
-                self._tell_untaken(story, message, queues)
+                self._tell_untaken(trace, message, queues)
                 if self._firehose.is_wanted:
                     self._firehose.published(peer, message, said, names)
 
@@ -141,19 +141,19 @@ class Tracer:
             if queue.name == SCHEDULE and isinstance(queue, DeclaredQueue) and not is_traced_queue(queue):
                 self.attend(queue)
 
-    def _received(self, peer: Peer, message: Message, properties: Properties) -> Story:
-        story = self._begin(message, properties)
+    def _received(self, peer: Peer, message: Message, properties: Properties) -> MessageTrace:
+        trace = self._begin(message, properties)
         address = message[1]
-        self._tell(story, "received", exchange=address.exchange, routing_key=address.key, **peer_facts(peer))
-        return story
+        self._tell(trace, "received", exchange=address.exchange, routing_key=address.key, **peer_facts(peer))
+        return trace
 
     def _tell_route(
-        self, story: Story, message: Message, properties: Properties, names: Sequence[str], mandatory: bool
+        self, trace: MessageTrace, message: Message, properties: Properties, names: Sequence[str], mandatory: bool
     ) -> None:
         if not names:
-            self._tell(story, "returned" if mandatory else "unroutable")
+            self._tell(trace, "returned" if mandatory else "unroutable")
         elif names != [SCHEDULE]:
-            self._tell(story, "routed", queues=list(names), bindings=self._steps_of(message, properties, names))
+            self._tell(trace, "routed", queues=list(names), bindings=self._steps_of(message, properties, names))
 
     def _steps_of(self, message: Message, properties: Properties, names: Sequence[str]) -> list[Step]:
         vhost, address = self._vhost, message[1]
@@ -174,11 +174,11 @@ class Tracer:
                 self._steps[of] = found
         return found
 
-    def _tell_untaken(self, story: Story, message: Message, queues: Sequence[Queue]) -> None:
+    def _tell_untaken(self, trace: MessageTrace, message: Message, queues: Sequence[Queue]) -> None:
         for queue in queues:
-            if isinstance(queue, DeclaredQueue) and queue.can_reject and queue.name not in story.queues and queue.alive:
+            if isinstance(queue, DeclaredQueue) and queue.can_reject and queue.name not in trace.queues and queue.alive:
                 is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
-                self._tell(story, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
+                self._tell(trace, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
 
     # ---- calls from queues
 
@@ -187,19 +187,19 @@ class Tracer:
             content, address, traits = message
             if address.exchange == TRACE_EXCHANGE:
                 continue
-            story = self._arriving.get(id(content)) or self._carried
-            if story is None:  # published without a tracer context, by a pipeline for example
-                story = self._received(Peer(), message, readable_properties(content))
-            self._has_entered = self._has_entered or story is self._carried
+            trace = self._arriving.get(id(content)) or self._carried
+            if trace is None:  # published without a tracer context, by a pipeline for example
+                trace = self._received(Peer(), message, readable_properties(content))
+            self._has_entered = self._has_entered or trace is self._carried
             where = (queue.id, lane, sequence)
-            self.book.put(story, where, queue.name)
+            self.book.put(trace, where, queue.name)
             if queue.name == SCHEDULE:
-                self._tell(story, "scheduled", until=traits.deadline + queue.context.wall_ahead())
+                self._tell(trace, "scheduled", until=traits.deadline + queue.context.wall_ahead())
             else:
                 facts = {"exchange": address.exchange, "routing_key": address.key}
-                self._tell(story, "queued", queue=queue.name, id=place_name(where), **facts)
+                self._tell(trace, "queued", queue=queue.name, id=place_name(where), **facts)
             if self._keeps and queue.stored and (traits.persistent or queue.keeps_all):
-                self._unstored[where] = story
+                self._unstored[where] = trace
 
     def drained(self, queue: DeclaredQueue) -> None:
         if self._unstored:
@@ -209,23 +209,23 @@ class Tracer:
 
     def _stored(self, places: Sequence[Where]) -> None:
         for where in places:
-            story = self._unsynced.pop(where, None)  # None: it left the queue before it was written
-            if story is not None:
-                self._tell(story, "stored", queue=story.places.get(where, ""))
+            trace = self._unsynced.pop(where, None)  # None: it left the queue before it was written
+            if trace is not None:
+                self._tell(trace, "stored", queue=trace.places.get(where, ""))
 
     def handed(self, queue: DeclaredQueue, delivery: DeliveredMessages) -> None:
         peer = peer_of(delivery.taker)
         tag = getattr(delivery.taker, "tag", None)
         facts = {} if tag is None else {"consumer_tag": tag}
         for place in delivery.places:
-            story = self._story_of(queue, place)
-            if story is None:
+            trace = self._trace_of(queue, place)
+            if trace is None:
                 continue
             how = {"redelivered": delivery.redelivered, **facts, **peer_facts(peer)}
-            self._tell(story, "delivered", queue=queue.name, **how)
+            self._tell(trace, "delivered", queue=queue.name, **how)
             if delivery.no_ack:
                 self._gone(queue, (queue.id, place.lane, place.sequence))
-                self._tell(story, "acked", queue=queue.name, automatic=True)
+                self._tell(trace, "acked", queue=queue.name, automatic=True)
             if self._firehose.is_wanted:
                 said = readable_properties(place.message[0])
                 self._firehose.delivered(peer, place.message, said, queue.name, delivery.redelivered)
@@ -235,21 +235,21 @@ class Tracer:
         waits = plan is not None and (plan.failed if tried else plan.left) and not plan.is_over(tries)
         reason = "nacked" if tried else "its consumer is gone"
         for place in places:
-            story = self._story_of(queue, place)
-            if story is not None:
-                self._tell(story, "waiting" if waits else "requeued", queue=queue.name, tries=tries, reason=reason)
+            trace = self._trace_of(queue, place)
+            if trace is not None:
+                self._tell(trace, "waiting" if waits else "requeued", queue=queue.name, tries=tries, reason=reason)
 
     def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
         if self.cause == TOLD:
             return
         for where in self._places(queue, lane, sequence, number):
-            story = self.book.at(where)
-            if story is None or where not in story.places:
+            trace = self.book.at(where)
+            if trace is None or where not in trace.places:
                 continue
-            what, facts = self._departure(queue, story)
+            what, facts = self._departure(queue, trace)
             if not queue.has_offsets or lane == ALL_LANES:
                 self._gone(queue, where)
-            self._tell(story, what, queue=queue.name, **facts)
+            self._tell(trace, what, queue=queue.name, **facts)
 
     def _places(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> list[Where]:
         if lane == ALL_LANES or number > len(self.book):
@@ -258,9 +258,9 @@ class Tracer:
             return known if lane == ALL_LANES else [at for at in known if at[1] == lane and sequence <= at[2] < stop]
         return [(queue.id, lane, place) for place in range(sequence, sequence + number)]
 
-    def _departure(self, queue: DeclaredQueue, story: Story) -> tuple[str, dict[str, Any]]:
+    def _departure(self, queue: DeclaredQueue, trace: MessageTrace) -> tuple[str, dict[str, Any]]:
         if self.cause is None:
-            if story is self._carried:
+            if trace is self._carried:
                 return ("moved" if self._has_entered else "deleted"), {}
             if self._expired.get(queue.id, 0) < queue.counters.expired:
                 self._count_expired(queue)
@@ -274,12 +274,12 @@ class Tracer:
 
     @contextmanager
     def carrying(self, queue: DeclaredQueue, place: Place) -> Iterator[None]:
-        with self._carrying(self._story_of(queue, place)):
+        with self._carrying(self._trace_of(queue, place)):
             yield
 
     @contextmanager
-    def _carrying(self, story: Story | None) -> Iterator[None]:
-        before, self._carried, self._has_entered = self._carried, story, False
+    def _carrying(self, trace: MessageTrace | None) -> Iterator[None]:
+        before, self._carried, self._has_entered = self._carried, trace, False
         try:
             yield
         finally:
@@ -293,38 +293,38 @@ class Tracer:
             for dead in messages:
                 if reason == EXPIRED:
                     self._count_expired(queue)
-                story = self._story_of_dead(queue, dead)
-                if story is not None and queue.name == SCHEDULE:
-                    self._tell(story, "due")
-                elif story is not None:
-                    self._tell(story, "dead-lettered", queue=queue.name, reason=reason)
-                with self._carrying(story), because(self, TOLD):
+                trace = self._trace_of_dead(queue, dead)
+                if trace is not None and queue.name == SCHEDULE:
+                    self._tell(trace, "due")
+                elif trace is not None:
+                    self._tell(trace, "dead-lettered", queue=queue.name, reason=reason)
+                with self._carrying(trace), because(self, TOLD):
                     target.send(queue, reason, [dead])
                     is_taken = self._has_entered
-                if story is not None:
+                if trace is not None:
                     self._gone(queue, (queue.id, dead.lane, dead.sequence))
                     if not is_taken:
-                        self._tell(story, "dropped", queue=queue.name, reason="no route")
+                        self._tell(trace, "dropped", queue=queue.name, reason="no route")
 
-    def _story_of_dead(self, queue: DeclaredQueue, dead: DeadMessage) -> Story | None:
+    def _trace_of_dead(self, queue: DeclaredQueue, dead: DeadMessage) -> MessageTrace | None:
         if dead.sequence == NOWHERE:  # rejected before it had a place
             return self._arriving.get(id(dead.message[0]))
-        return self._story_of(queue, Place(*dead))
+        return self._trace_of(queue, Place(*dead))
 
     # ---- traces
 
-    def _story_of(self, queue: DeclaredQueue, place: Place) -> Story | None:
+    def _trace_of(self, queue: DeclaredQueue, place: Place) -> MessageTrace | None:
         """The trace of a message in a queue; it starts now if the message arrived before tracing was enabled."""
         lane, sequence, message = place
         where = (queue.id, lane, sequence)
-        story = self.book.at(where)
-        if story is None and message[1].exchange != TRACE_EXCHANGE:
-            story = self._begin(message, readable_properties(message[0]))
-            self.book.put(story, where, queue.name)
-            self._tell(story, "found", queue=queue.name, id=place_name(where))
-        return story
+        trace = self.book.at(where)
+        if trace is None and message[1].exchange != TRACE_EXCHANGE:
+            trace = self._begin(message, readable_properties(message[0]))
+            self.book.put(trace, where, queue.name)
+            self._tell(trace, "found", queue=queue.name, id=place_name(where))
+        return trace
 
-    def _begin(self, message: Message, properties: Properties) -> Story:
+    def _begin(self, message: Message, properties: Properties) -> MessageTrace:
         facts, size = message_facts(message, properties)
         return self.book.begin(facts, size)
 
@@ -333,8 +333,8 @@ class Tracer:
         self._unsynced.pop(where, None)
         self.book.leave(where)
 
-    def _tell(self, story: Story, what: str, **facts: Any) -> None:
-        self.book.tell(story, self._clock.wall(), what, facts)
+    def _tell(self, trace: MessageTrace, what: str, **facts: Any) -> None:
+        self.book.tell(trace, self._clock.wall(), what, facts)
 
 
 def peer_of(taker: object) -> Peer:

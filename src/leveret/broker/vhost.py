@@ -312,7 +312,7 @@ class Vhost:
 
     def drop_exclusive(self, owner: Owner) -> None:
         """Delete the exclusive queues of a closed connection."""
-        self.queue_context.errands.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
+        self.queue_context.background.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
 
     # ---- bindings
 

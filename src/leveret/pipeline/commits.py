@@ -221,7 +221,7 @@ class Commits:
             return
         self._discards.add(vhost, row.stages)
         if self._discards.step():
-            self._broker.errands.send(self._discards)
+            self._broker.background.send(self._discards)
 
     def _answer(self, done: Done, outcome: Committed) -> None:
         broker = self._broker

@@ -49,7 +49,7 @@ class Moves:
 
     def go_on(self, move: Move) -> None:
         self._ready.append(move)
-        self.broker.errands.send(self)
+        self.broker.background.send(self)
 
     def step(self) -> bool:
         if self._ready:

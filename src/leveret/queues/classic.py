@@ -264,7 +264,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
                 observer(self)
 
     def catch_up(self) -> None:
-        time_slice = self.context.errands.new_slice()
+        time_slice = self.context.background.new_slice()
         while self.dirty:  # one burst may not be all that the consumers have room for
             self.drain()
             if self.selection is not None or time_slice.is_over:
@@ -478,7 +478,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         """
         deadlines, context = self.deadlines, self.context
         assert deadlines is not None
-        now, left, time_slice = context.now(), context.expiries_at_once, context.errands.new_slice()
+        now, left, time_slice = context.now(), context.expiries_at_once, context.background.new_slice()
         owed = self.arrived
         while expired := deadlines.collect(now, 0 if self.reads_expired else ON_DISK_AT_ONCE, BATCH):
             left, owed = left - len(expired), owed - len(expired)

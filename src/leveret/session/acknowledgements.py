@@ -78,8 +78,8 @@ def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> N
     if sum([len(portion.messages) for portion in portions]) <= FEW:
         action(portions)
     else:
-        errands = channel.connection.broker.errands
-        errands.begin(Settlement(errands, portions, action, returns=action is requeue))
+        background = channel.connection.broker.background
+        background.begin(Settlement(background, portions, action, returns=action is requeue))
 
 
 def _nack(channel: Channel, method: BasicNack) -> None:

@@ -247,8 +247,8 @@ class Channel:
         # Requeue before cancelling: an auto-delete queue is deleted with its last consumer and all its messages.
         portions = self.unacked.take_all()
         if portions:
-            errands = self.connection.broker.errands
-            errands.begin(Settlement(errands, portions, requeue, returns=True))
+            background = self.connection.broker.background
+            background.begin(Settlement(background, portions, requeue, returns=True))
         for consumer in leaving.values():
             consumer.leave()
         if self.reply is not None:

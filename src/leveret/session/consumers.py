@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.broker.errands import NextTick
+from leveret.broker.background import NextTick
 from leveret.delivery.consumer import UNLIMITED, Consumer, Source
 from leveret.delivery.selector import selector_of
 from leveret.errors import AmqpError, FrameError, NotAllowed, PreconditionFailed, Unsupported
@@ -276,10 +276,10 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     name = channel.named_queue(method.queue)
     queue = channel.caller.queue_to("get", name)
     connection = channel.connection
-    errands = connection.broker.errands
-    if not queue.settle_down(errands.new_slice()):
+    background = connection.broker.background
+    if not queue.settle_down(background.new_slice()):
         connection.halt(LOADING)
-        errands.send(NextTick(lambda: _get_loaded(channel, method)))
+        background.send(NextTick(lambda: _get_loaded(channel, method)))
         return False
     if queue.when_loaded(lambda: _get_loaded(channel, method)):
         connection.halt(LOADING)

@@ -1,7 +1,7 @@
 """Settling many messages at once: acks and nacks of a whole backlog, and unacked messages of a closed channel.
 
-It takes as many time slices as needed (broker/errands.py). Messages are requeued in the order of the queue. Until all
-are requeued, the queue delivers only requeued ones (``returning``), so that no message overtakes an earlier one.
+It takes as many time slices as needed (broker/background.py). Messages are requeued in the order of the queue. Until
+all are requeued, the queue delivers only requeued ones (``returning``), so that no message overtakes an earlier one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from leveret.delivery.unacked import Portion
 
 if TYPE_CHECKING:
-    from leveret.broker.errands import Errands
+    from leveret.broker.background import BackgroundTasks
 
 FEW = 4096  # messages that are settled in one step, within a millisecond or two
 AT_ONCE = 500  # messages between two checks of the time
@@ -22,10 +22,12 @@ Settle = Callable[[list[Portion]], None]
 
 
 class Settlement:
-    """An errand: ``settle`` is called for all portions, a few messages at a time."""
+    """A background task: ``settle`` is called for all portions, a few messages at a time."""
 
-    def __init__(self, errands: Errands, portions: Iterable[Portion], settle: Settle, *, returns: bool) -> None:
-        self._errands = errands
+    def __init__(
+        self, background: BackgroundTasks, portions: Iterable[Portion], settle: Settle, *, returns: bool
+    ) -> None:
+        self._background = background
         self._portions = deque(portions)
         self._settle = settle
         self._queues = dict.fromkeys([portion.holder.queue for portion in self._portions] if returns else [])
@@ -35,7 +37,7 @@ class Settlement:
             portion.messages.reverse()  # so that settled ones can be removed from the end
 
     def step(self) -> bool:
-        time_slice = self._errands.new_slice()
+        time_slice = self._background.new_slice()
         while self._portions:
             holder, lane, sequence, messages, tries = self._portions.popleft()
             some = messages[-AT_ONCE:]

@@ -161,10 +161,10 @@ class Stats:
     def _begin(self, tick: int) -> None:
         self._tick = tick
         self._walk = self._look_around(tick)
-        self._broker.errands.send(self)
+        self._broker.background.send(self)
 
     def step(self) -> bool:
-        """One slice of the walk (broker/errands.py)."""
+        """One slice of the walk (broker/background.py)."""
         if self._walk is None:
             return False
         looked_at = 0

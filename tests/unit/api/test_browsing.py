@@ -58,10 +58,10 @@ def job_of(kind: str, house: BrokerHouse, scope: Scope) -> Job:
     broker, queue = house.broker, house.queue("q")
     vhost = broker.vhosts["/"]
     if kind == "redrive":
-        return Redrive(vhost, queue, broker.errands, broker.timers, scope, dry_run=True)
+        return Redrive(vhost, queue, broker.background, broker.timers, scope, dry_run=True)
     if kind == "copy":
-        return Forward(vhost, queue, broker.errands, "", "other", scope, keeps=True)
-    return (Delete if kind == "delete" else Browse)(queue, broker.errands, scope)
+        return Forward(vhost, queue, broker.background, "", "other", scope, keeps=True)
+    return (Delete if kind == "delete" else Browse)(queue, broker.background, scope)
 
 
 @pytest.mark.parametrize("kind", ["browse", "redrive", "copy", "delete"])
@@ -81,6 +81,6 @@ def test_a_sieve_that_is_quick_takes_all_in_one_step(house: BrokerHouse, monkeyp
     monkeypatch.setattr(looking, "perf_counter", lambda: 0.0)
     found = sieve_of({"headers.n": "7"})
     assert found is not None
-    job = Browse(house.queue("q"), house.broker.errands, scope_of(TimedSieve(found)))
+    job = Browse(house.queue("q"), house.broker.background, scope_of(TimedSieve(found)))
     assert job.step() is False
     assert (job.looked_at, job.done) == (MESSAGES, 1)

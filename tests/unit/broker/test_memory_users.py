@@ -6,7 +6,7 @@ import pytest
 
 from leveret.backlog.context import MemoryGauge
 from leveret.broker.memory_users import LEAST, MemoryUsers
-from leveret.broker.restoring import restore_definitions
+from leveret.broker.restoration import restore_definitions
 from leveret.errors import ResourceFault
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ExchangeRow, QueueRow, VhostRow

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import restore_definitions
+from leveret.broker.restoration import restore_definitions
 from leveret.clock import FrozenClock
 from leveret.errors import LeveretError
 from leveret.store.definitions import Definitions, ExchangeRow, ParameterRow, QueueRow, VhostRow

@@ -48,7 +48,7 @@ def run(house: BrokerHouse, job: Job) -> Job:
 
 def bodies(house: BrokerHouse, name: str) -> list[bytes]:
     """What is in a queue, in order, by a browse."""
-    job = Browse(house.queue(name), house.broker.errands)
+    job = Browse(house.queue(name), house.broker.background)
     run(house, job)
     return [body_of(seen.message[0]).rstrip(b".") for seen in job.found]
 
@@ -67,7 +67,7 @@ def test_browsing_begins_with_what_came_back_and_tells_how_often(house: BrokerHo
     fill(house, "q", 10)
     taken = house.take("q", 3)
     house.requeue("q", taken[1])
-    job = Browse(house.queue("q"), house.broker.errands, Scope(limit=2))
+    job = Browse(house.queue("q"), house.broker.background, Scope(limit=2))
     run(house, job)
     assert [(body_of(seen.message[0]).rstrip(b"."), seen.tries) for seen in job.found] == [(b"1", 1), (b"3", 0)]
 
@@ -76,14 +76,14 @@ def test_browsing_goes_from_the_highest_priority_to_the_lowest(house: BrokerHous
     house.make("p", max_priority=3)
     house.post("p", b"low")
     house.post("p", b"high", priority=3)
-    job = Browse(house.queue("p"), house.broker.errands)
+    job = Browse(house.queue("p"), house.broker.background)
     run(house, job)
     assert [seen.message[0] for seen in job.found] == [b"high", b"low"]
 
 
 def test_a_filter_chooses(house: BrokerHouse) -> None:
     fill(house, "q", 20)
-    job = Browse(house.queue("q"), house.broker.errands, Scope(matching("odd = TRUE AND n > 15")))
+    job = Browse(house.queue("q"), house.broker.background, Scope(matching("odd = TRUE AND n > 15")))
     run(house, job)
     assert [body_of(seen.message[0]).rstrip(b".") for seen in job.found] == [b"17", b"19"]
     assert (job.looked_at, job.done) == (20, 2)
@@ -91,7 +91,7 @@ def test_a_filter_chooses(house: BrokerHouse) -> None:
 
 def test_deleting_by_filter_deletes_for_good(house: BrokerHouse) -> None:
     expected = fill(house, "q", LONG)
-    job = run(house, Delete(house.queue("q"), house.broker.errands, Scope(matching("odd = TRUE"))))
+    job = run(house, Delete(house.queue("q"), house.broker.background, Scope(matching("odd = TRUE"))))
     assert job.done == LONG / 2
     assert bodies(house, "q") == expected[::2]
     assert house.queue("q").ready == LONG / 2
@@ -103,7 +103,7 @@ def test_deleting_by_filter_deletes_for_good(house: BrokerHouse) -> None:
 def test_a_move_takes_along_what_is_on_disk_only(house: BrokerHouse) -> None:
     expected = fill(house, "q", LONG)
     vhost = house.broker.vhost("/")
-    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other"))
+    run(house, Forward(vhost, house.queue("q"), house.broker.background, "", "other"))
     assert bodies(house, "q") == []
     assert bodies(house, "other") == expected
     assert house.queue("q").bytes == 0
@@ -115,7 +115,7 @@ def test_a_move_takes_along_what_is_on_disk_only(house: BrokerHouse) -> None:
 def test_a_limited_move_takes_the_first(house: BrokerHouse) -> None:
     expected = fill(house, "q", 10)
     vhost = house.broker.vhost("/")
-    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other", Scope(limit=4)))
+    run(house, Forward(vhost, house.queue("q"), house.broker.background, "", "other", Scope(limit=4)))
     assert bodies(house, "other") == expected[:4]
     assert bodies(house, "q") == expected[4:]
 
@@ -123,37 +123,37 @@ def test_a_limited_move_takes_the_first(house: BrokerHouse) -> None:
 def test_a_copy_leaves_the_original(house: BrokerHouse) -> None:
     expected = fill(house, "q", 10)
     vhost = house.broker.vhost("/")
-    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other", keeps=True))
+    run(house, Forward(vhost, house.queue("q"), house.broker.background, "", "other", keeps=True))
     assert bodies(house, "q") == bodies(house, "other") == expected
 
 
 def test_what_nobody_would_take_stays(house: BrokerHouse) -> None:
     expected = fill(house, "q", 3)
     vhost = house.broker.vhost("/")
-    job = run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "nowhere"))
+    job = run(house, Forward(vhost, house.queue("q"), house.broker.background, "", "nowhere"))
     assert (job.done, job.skipped) == (0, 3)
     assert bodies(house, "q") == expected
     with pytest.raises(NotFound, match="no exchange 'nothing'"):
-        Forward(vhost, house.queue("q"), house.broker.errands, "nothing", "")
+        Forward(vhost, house.queue("q"), house.broker.background, "nothing", "")
 
 
 def test_a_move_to_itself_moves_nothing(house: BrokerHouse) -> None:
     expected = fill(house, "q", 3)
     vhost = house.broker.vhost("/")
-    assert run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "q")).skipped == 3
+    assert run(house, Forward(vhost, house.queue("q"), house.broker.background, "", "q")).skipped == 3
     assert bodies(house, "q") == expected
 
 
 def test_a_job_can_be_cancelled_and_a_deleted_queue_ends_it(house: BrokerHouse) -> None:
     fill(house, "q", 10)
     told: list[Job] = []
-    job = Browse(house.queue("q"), house.broker.errands, Scope(on_done=told.append))
+    job = Browse(house.queue("q"), house.broker.background, Scope(on_done=told.append))
     job.start()
     job.cancel()
     house.rest()
     assert told == [job]
     assert job.looked_at == 0
-    other = Browse(house.queue("q"), house.broker.errands, Scope(on_done=told.append))
+    other = Browse(house.queue("q"), house.broker.background, Scope(on_done=told.append))
     other.start()
     house.drop("q")
     house.rest()
@@ -178,7 +178,7 @@ def bury_some(house: BrokerHouse) -> None:
 def test_dead_letters_go_back_to_where_they_died_first(house: BrokerHouse) -> None:
     """A dead letter queue is a queue like others."""
     bury_some(house)
-    job = Redrive(house.broker.vhost("/"), house.queue("dead"), house.broker.errands, house.broker.timers)
+    job = Redrive(house.broker.vhost("/"), house.queue("dead"), house.broker.background, house.broker.timers)
     run(house, job)
     assert job.origins == {"work": 3}
     assert bodies(house, "dead") == []
@@ -190,8 +190,8 @@ def test_dead_letters_go_back_to_where_they_died_first(house: BrokerHouse) -> No
 
 def test_a_dry_run_only_counts(house: BrokerHouse) -> None:
     bury_some(house)
-    vhost, errands, timers = house.broker.vhost("/"), house.broker.errands, house.broker.timers
-    job = Redrive(vhost, house.queue("dead"), errands, timers, Scope(matching("n > 0")), dry_run=True)
+    vhost, background, timers = house.broker.vhost("/"), house.broker.background, house.broker.timers
+    job = Redrive(vhost, house.queue("dead"), background, timers, Scope(matching("n > 0")), dry_run=True)
     run(house, job)
     assert job.origins == {"work": 2}
     assert len(bodies(house, "dead")) == 3
@@ -199,20 +199,20 @@ def test_a_dry_run_only_counts(house: BrokerHouse) -> None:
 
 def test_going_back_and_dying_again_ends(house: BrokerHouse) -> None:
     bury_some(house)
-    vhost, errands, timers = house.broker.vhost("/"), house.broker.errands, house.broker.timers
+    vhost, background, timers = house.broker.vhost("/"), house.broker.background, house.broker.timers
     for _ in range(MOST_REDRIVES):
-        assert run(house, Redrive(vhost, house.queue("dead"), errands, timers)).done == 3
+        assert run(house, Redrive(vhost, house.queue("dead"), background, timers)).done == 3
         for taken in house.take("work", 3):
             house.queue("work").drop(taken.lane, taken.sequence, [taken.message])
         house.rest()
-    job = run(house, Redrive(vhost, house.queue("dead"), errands, timers))
+    job = run(house, Redrive(vhost, house.queue("dead"), background, timers))
     assert (job.done, job.skipped) == (0, 3)
 
 
 def test_going_back_keeps_to_a_rate(house: BrokerHouse) -> None:
     bury_some(house)
     broker = house.broker
-    job = Redrive(broker.vhost("/"), house.queue("dead"), broker.errands, broker.timers, rate=2.0)
+    job = Redrive(broker.vhost("/"), house.queue("dead"), broker.background, broker.timers, rate=2.0)
     job.start()
     house.rest()
     assert job.done == 1
@@ -227,6 +227,6 @@ def test_going_back_keeps_to_a_rate(house: BrokerHouse) -> None:
 def test_messages_that_never_died_stay(house: BrokerHouse) -> None:
     fill(house, "q", 2)
     broker = house.broker
-    job = run(house, Redrive(broker.vhost("/"), house.queue("q"), broker.errands, broker.timers))
+    job = run(house, Redrive(broker.vhost("/"), house.queue("q"), broker.background, broker.timers))
     assert (job.done, job.skipped) == (0, 2)
     assert len(bodies(house, "q")) == 2

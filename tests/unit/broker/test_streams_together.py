@@ -32,14 +32,14 @@ def test_a_stream_can_be_looked_into(house: StoredHouse) -> None:
     client = house.client()
     declare(client)
     client.publish("s", *numbered(1200))
-    errands = house.broker.errands
-    job = Browse(house.queue("s"), errands, Scope(limit=700))
+    background = house.broker.background
+    job = Browse(house.queue("s"), background, Scope(limit=700))
     job.start()
     house.turn()
     assert job.is_over
     assert [body_of(seen.message[0]) for seen in job.found] == numbered(700)
     assert properties_of(job.found[5].message[0]).headers == {"x-stream-offset": 5}
-    everything = Browse(house.queue("s"), errands)
+    everything = Browse(house.queue("s"), background)
     everything.start()
     house.turn()
     assert (everything.is_over, everything.looked_at) == (True, 1200)
@@ -48,7 +48,7 @@ def test_a_stream_can_be_looked_into(house: StoredHouse) -> None:
 
 def test_an_empty_stream_can_be_looked_into(house: StoredHouse) -> None:
     declare(house.client())
-    job = Browse(house.queue("s"), house.broker.errands, Scope(only=matching("n = 1")))
+    job = Browse(house.queue("s"), house.broker.background, Scope(only=matching("n = 1")))
     job.start()
     house.turn()
     assert (job.is_over, job.found) == (True, [])
@@ -59,14 +59,14 @@ def test_messages_of_a_stream_are_copied_and_never_taken(house: StoredHouse) -> 
     declare(client)
     client.declare("q", durable=True)
     client.publish("s", *numbered(20))
-    queue, vhost, errands = house.queue("s"), house.vhost, house.broker.errands
+    queue, vhost, background = house.queue("s"), house.vhost, house.broker.background
     with pytest.raises(PreconditionFailed, match="messages of stream 's' in vhost '/' cannot be moved or deleted"):
-        Delete(queue, errands)
+        Delete(queue, background)
     with pytest.raises(PreconditionFailed, match="cannot be moved"):
-        Forward(vhost, queue, errands, "", "q")
+        Forward(vhost, queue, background, "", "q")
     with pytest.raises(PreconditionFailed, match="cannot be moved"):
-        Redrive(vhost, queue, errands, house.broker.timers)
-    job = Forward(vhost, queue, errands, "", "q", Scope(limit=5), keeps=True)
+        Redrive(vhost, queue, background, house.broker.timers)
+    job = Forward(vhost, queue, background, "", "q", Scope(limit=5), keeps=True)
     job.start()
     house.turn()
     assert (job.is_over, job.done) == (True, 5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.backlog import lease_builder, pager
-from leveret.broker.pausing import pause, resume
+from leveret.broker.pause import pause, resume
 from leveret.errors import PreconditionFailed
 from leveret.http.errors import Gone
 from leveret.wire.methods import BasicCancel, QueueDelete, QueuePurge

@@ -7,7 +7,7 @@ import pytest
 from leveret.backlog import lease_builder, lease_release, pager
 from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.lease_rows import Committed, pack_committed, pack_lease
-from leveret.broker.pausing import pause, resume
+from leveret.broker.pause import pause, resume
 from tests.support.leasing import (
     TEN,
     LeaseReader,

@@ -280,7 +280,7 @@ def test_many_queues_are_looked_at_in_slices_and_shown_when_all_were(house: Hous
     clock.move_to(clock.now() + INTERVAL)
     broker.timers.run_due()
     turns = 0
-    while broker.errands.under_way:
+    while broker.background.under_way:
         assert house.publish_rate(queues[0]) == 0.0  # the walk is not over
         looked_at = len(house.stats._samples)
         broker.tick()
@@ -299,13 +299,13 @@ def test_a_walk_that_takes_too_long_leaves_ticks_out(house: House) -> None:
     for _ in range(2):  # the second is due before the first has ended
         clock.move_to(clock.now() + INTERVAL)
         broker.timers.run_due()
-    while broker.errands.under_way:
+    while broker.background.under_way:
         broker.tick()
     assert house.publish_rate(queue) == 10.0
     house.publish("slow", 30)
     clock.move_to(clock.now() + INTERVAL)
     broker.timers.run_due()
-    while broker.errands.under_way:
+    while broker.background.under_way:
         broker.tick()
     assert house.publish_rate(queue) == 3.0  # 30 in the ten seconds between the two walks
 

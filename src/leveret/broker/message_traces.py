@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-MOST_STORIES = 10_000  # of a virtual host: enough to look for a fault, not an archive
+MOST_TRACES = 10_000  # of a virtual host: enough to look for a fault, not an archive
 MOST_BYTES = 16 << 20  # approximate size: tracing must not raise the memory alarm
 FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued for ever
 EVENT_BYTES = 400  # a tuple, a dict and some strings
-STORY_BYTES = 600
+TRACE_BYTES = 600
 
 Facts = dict[str, Any]
 Where = tuple[int, int, int]  # queue id, lane, sequence
@@ -30,7 +30,7 @@ class Event(NamedTuple):
     facts: Facts
 
 
-class Story:
+class MessageTrace:
     __slots__ = ("_size", "events", "facts", "left_out", "number", "past", "places", "queues")
 
     def __init__(self, number: int, facts: Facts, size: int) -> None:
@@ -41,7 +41,7 @@ class Story:
         self.places: dict[Where, str] = {}  # current places, with the name of the queue
         self.past: list[Where] = []  # former places
         self.queues: dict[str, None] = {}  # all queues it has been in
-        self._size = STORY_BYTES + size
+        self._size = TRACE_BYTES + size
 
     @property
     def id(self) -> str:
@@ -58,74 +58,74 @@ class Story:
         self.events.append(event)
 
 
-class Biographies:
+class MessageTraces:
     """The traces of one virtual host, oldest first."""
 
-    def __init__(self, *, most: int = MOST_STORIES, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, *, most: int = MOST_TRACES, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._numbers = count(1)
-        self._stories: OrderedDict[int, Story] = OrderedDict()
-        self._by_place: dict[Where, Story] = {}
-        self._by_message_id: dict[str, Story] = {}  # the latest with that id
+        self._traces: OrderedDict[int, MessageTrace] = OrderedDict()
+        self._by_place: dict[Where, MessageTrace] = {}
+        self._by_message_id: dict[str, MessageTrace] = {}  # the latest with that id
         self.forgotten = 0  # discarded because of the limits
         self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._stories)
+        return len(self._traces)
 
-    def newest_first(self) -> Iterator[Story]:
-        return reversed(self._stories.values())
+    def newest_first(self) -> Iterator[MessageTrace]:
+        return reversed(self._traces.values())
 
     # ---- writing
 
-    def begin(self, facts: Facts, size: int) -> Story:
-        story = Story(next(self._numbers), facts, size)
-        self._stories[story.number] = story
-        self.bytes += story.size
+    def begin(self, facts: Facts, size: int) -> MessageTrace:
+        trace = MessageTrace(next(self._numbers), facts, size)
+        self._traces[trace.number] = trace
+        self.bytes += trace.size
         message_id = facts.get("message_id")
         if message_id:
-            self._by_message_id[message_id] = story
-        while self._stories and (len(self._stories) > self._most or self.bytes > self._most_bytes):
+            self._by_message_id[message_id] = trace
+        while self._traces and (len(self._traces) > self._most or self.bytes > self._most_bytes):
             self.forgotten += 1
-            self._remove(next(iter(self._stories.values())))
-        return story
+            self._remove(next(iter(self._traces.values())))
+        return trace
 
-    def tell(self, story: Story, time: float, what: str, facts: Mapping[str, Any]) -> None:
-        before = story.size
-        story.add(Event(time, what, dict(facts)))
-        if story.number in self._stories:
-            self.bytes += story.size - before
+    def tell(self, trace: MessageTrace, time: float, what: str, facts: Mapping[str, Any]) -> None:
+        before = trace.size
+        trace.add(Event(time, what, dict(facts)))
+        if trace.number in self._traces:
+            self.bytes += trace.size - before
 
-    def put(self, story: Story, where: Where, queue: str) -> None:
+    def put(self, trace: MessageTrace, where: Where, queue: str) -> None:
         """The message is at this place now."""
-        story.queues[queue] = None
-        if story.number in self._stories:
-            story.places[where] = queue
-            self._by_place[where] = story
+        trace.queues[queue] = None
+        if trace.number in self._traces:
+            trace.places[where] = queue
+            self._by_place[where] = trace
 
     def leave(self, where: Where) -> None:
         """The message left this place; its trace can still be found by it."""
-        story = self._by_place.get(where)
-        if story is not None and where in story.places:
-            del story.places[where]
-            story.past.append(where)
-            if len(story.past) > LAST_EVENTS:  # a message that is requeued for ever keeps its latest places
-                self._drop_places(story, [story.past.pop(0)])
+        trace = self._by_place.get(where)
+        if trace is not None and where in trace.places:
+            del trace.places[where]
+            trace.past.append(where)
+            if len(trace.past) > LAST_EVENTS:  # a message that is requeued for ever keeps its latest places
+                self._drop_places(trace, [trace.past.pop(0)])
 
     # ---- finding
 
-    def at(self, where: Where) -> Story | None:
+    def at(self, where: Where) -> MessageTrace | None:
         return self._by_place.get(where)
 
     def in_queue(self, queue: int) -> list[Where]:
         """Places of this queue that hold a traced message now."""
-        return [where for where, story in self._by_place.items() if where[0] == queue and where in story.places]
+        return [where for where, trace in self._by_place.items() if where[0] == queue and where in trace.places]
 
-    def find(self, name: str) -> Story | None:
+    def find(self, name: str) -> MessageTrace | None:
         """By its own id (m12), by a place as shown when browsing a queue (7-0-12), or by its message-id."""
-        if name[:1] == "m" and is_number(name[1:]) and int(name[1:]) in self._stories:
-            return self._stories[int(name[1:])]
+        if name[:1] == "m" and is_number(name[1:]) and int(name[1:]) in self._traces:
+            return self._traces[int(name[1:])]
         where = place_of(name)
         if where is not None and where in self._by_place:
             return self._by_place[where]
@@ -133,29 +133,29 @@ class Biographies:
 
     # ---- forgetting
 
-    def forget(self, story: Story) -> None:
-        if story.number in self._stories:
-            self._remove(story)
+    def forget(self, trace: MessageTrace) -> None:
+        if trace.number in self._traces:
+            self._remove(trace)
 
     def forget_all(self) -> int:
-        number = len(self._stories)
-        self._stories.clear()
+        number = len(self._traces)
+        self._traces.clear()
         self._by_place.clear()
         self._by_message_id.clear()
         self.bytes = 0
         return number
 
-    def _remove(self, story: Story) -> None:
-        del self._stories[story.number]
-        self.bytes -= story.size
-        self._drop_places(story, [*story.places, *story.past])
-        message_id = story.facts.get("message_id")
-        if message_id and self._by_message_id.get(message_id) is story:
+    def _remove(self, trace: MessageTrace) -> None:
+        del self._traces[trace.number]
+        self.bytes -= trace.size
+        self._drop_places(trace, [*trace.places, *trace.past])
+        message_id = trace.facts.get("message_id")
+        if message_id and self._by_message_id.get(message_id) is trace:
             del self._by_message_id[message_id]
 
-    def _drop_places(self, story: Story, places: Iterable[Where]) -> None:
+    def _drop_places(self, trace: MessageTrace, places: Iterable[Where]) -> None:
         for where in places:
-            if self._by_place.get(where) is story:
+            if self._by_place.get(where) is trace:
                 del self._by_place[where]
 
 

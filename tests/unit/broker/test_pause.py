@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.pausing import pause, resume
+from leveret.broker.pause import pause, resume
 from leveret.wire.methods import BasicAck
 from tests.support.broker_house import BrokerHouse
 from tests.support.peer_pair import House

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.binding_steps import binding_steps
-from leveret.broker.biographies import FIRST_EVENTS, LAST_EVENTS, Biographies, Story
 from leveret.broker.firehose import LONGEST_KEY, cut
-from leveret.broker.traced_facts import MOST_HEADER_BYTES, message_facts, readable_properties
+from leveret.broker.message_traces import FIRST_EVENTS, LAST_EVENTS, MessageTrace, MessageTraces
+from leveret.broker.trace_details import MOST_HEADER_BYTES, message_facts, readable_properties
 from leveret.delivery.selector import selectable
 from leveret.message import TRANSIENT, Address, Message
 from leveret.routing.bindings import Binding, Destination
@@ -17,7 +17,7 @@ from leveret.wire.properties import Properties
 from tests.support.peer_pair import House
 
 
-def begun(book: Biographies, message_id: str | None = None, size: int = 0) -> Story:
+def begun(book: MessageTraces, message_id: str | None = None, size: int = 0) -> MessageTrace:
     story = book.begin({"message_id": message_id}, size)
     book.tell(story, 0.0, "received", {})
     return story
@@ -28,7 +28,7 @@ def begun(book: Biographies, message_id: str | None = None, size: int = 0) -> St
 
 @pytest.mark.feature("S4-77")
 def test_the_oldest_story_is_forgotten_first() -> None:
-    book = Biographies(most=2)
+    book = MessageTraces(most=2)
     stories = [begun(book, name) for name in ("a", "b", "c")]
     book.put(stories[0], (1, 0, 1), "q")
     assert list(book.newest_first()) == [stories[2], stories[1]]
@@ -39,7 +39,7 @@ def test_the_oldest_story_is_forgotten_first() -> None:
 
 @pytest.mark.feature("S4-77")
 def test_stories_are_forgotten_by_their_weight_too() -> None:
-    book = Biographies(most_bytes=10_000)
+    book = MessageTraces(most_bytes=10_000)
     for number in range(20):
         begun(book, str(number), 1_500)
     assert 0 < len(book) < 8
@@ -49,7 +49,7 @@ def test_stories_are_forgotten_by_their_weight_too() -> None:
 
 
 def test_a_long_story_keeps_how_it_began_and_how_it_goes_on() -> None:
-    book = Biographies()
+    book = MessageTraces()
     story = book.begin({"message_id": None}, 0)
     for number in range(1_000):
         book.tell(story, float(number), "requeued", {"number": number})
@@ -61,7 +61,7 @@ def test_a_long_story_keeps_how_it_began_and_how_it_goes_on() -> None:
 
 
 def test_a_message_that_goes_round_for_ever_has_its_latest_places() -> None:
-    book = Biographies()
+    book = MessageTraces()
     story = begun(book)
     for number in range(1, 1_001):
         book.put(story, (1, 0, number), "q")
@@ -76,7 +76,7 @@ def test_a_message_that_goes_round_for_ever_has_its_latest_places() -> None:
 
 @pytest.mark.parametrize("name", ["m1", "7-0-12", "mine"])
 def test_a_story_is_found_by_any_of_its_names(name: str) -> None:
-    book = Biographies()
+    book = MessageTraces()
     story = begun(book, "mine")
     book.put(story, (7, 0, 12), "q")
     assert book.find(name) is story
@@ -87,13 +87,13 @@ def test_a_story_is_found_by_any_of_its_names(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "m", "m2", "m٣", "7-0", "7-0-13", "7-0-x", "m" + "9" * 5000, "9" * 5000 + "-1-1"])
 def test_what_is_no_name_finds_nothing(name: str) -> None:
-    book = Biographies()
+    book = MessageTraces()
     book.put(begun(book, "mine"), (7, 0, 12), "q")
     assert book.find(name) is None
 
 
 def test_the_latest_of_two_with_one_message_id_is_found() -> None:
-    book = Biographies()
+    book = MessageTraces()
     first, second = begun(book, "same"), begun(book, "same")
     assert book.find("same") is second
     book.forget(first)

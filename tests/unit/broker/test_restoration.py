@@ -9,7 +9,7 @@ import pytest
 
 from leveret.auth.passwords import hash_password
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import restore_definitions
+from leveret.broker.restoration import restore_definitions
 from leveret.broker.vhost import Vhost
 from leveret.clock import FrozenClock
 from leveret.routing.bindings import Binding, Destination
