@@ -3,7 +3,7 @@
 PYTHON ?= $(shell sh tools/find_python.sh)
 BIN := .venv/bin
 ARGS ?=
-ROOM ?=
+PACKAGE ?= $(ROOM)
 TIME ?= 60
 EXAMPLES ?= 200
 REF ?= main
@@ -13,8 +13,8 @@ IMAGE_PYTHON ?= python3.13
 NODE_DIR := tests/compat/node
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server
 
-# `make test ROOM=queues`: the room's unit tests and the tests of other tiers that carry its name.
-PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
+# `make test PACKAGE=queues`: the unit tests of the package and the tests of other tiers that carry its name.
+PATHS = $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/*/test_*$(PACKAGE)*.py),tests)
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo check lint test compat compat-suites spark-long fuzz fuzz-http pictures permissions-page lock crash attack bench bench-spark bench-clients bench-polling bench-deps bench-compare foreign clean
@@ -30,7 +30,7 @@ demo: .venv/.installed-dev ## a broker, a shop, two pipelines on Spark, a live t
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 check: lint ## format, lint, types, generated files, architecture, unit tests: under a minute
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_compat_page.py tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_language.py tests/test_compat_page.py tests/unit $(PYTEST_ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff format --check .
@@ -38,11 +38,12 @@ lint: .venv/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/python tools/generate_methods.py --check
 	$(BIN)/python tools/generate_settings_page.py --check
+	$(BIN)/python tools/generate_import_table.py --check
 	@sh tools/check_web.sh
 
-test: lint foreign ## everything, installing what the tests need (ROOM=queues for one room)
-	@test -n "$(PATHS)" || { echo "no tests for the room '$(ROOM)'" >&2; exit 1; }
-	@$(if $(ROOM),$(BIN)/python -m pytest $(PATHS),sh tools/run_tests.sh $(BIN)/python) $(PYTEST_ARGS)
+test: lint foreign ## everything, installing what the tests need (PACKAGE=queues for one package)
+	@test -n "$(PATHS)" || { echo "no tests for the package '$(PACKAGE)'" >&2; exit 1; }
+	@$(if $(PACKAGE),$(BIN)/python -m pytest $(PATHS),sh tools/run_tests.sh $(BIN)/python) $(PYTEST_ARGS)
 
 compat: .venv/.installed-dev foreign ## other people's clients against a running broker
 	$(BIN)/python -m pytest tests/compat $(PYTEST_ARGS)

@@ -1,6 +1,6 @@
-"""The walls of the house as data: who may import whom, who may do IO, how long things may grow.
+"""The architecture as data: which package may import which, which may do IO, and how long files and functions may be.
 
-A room is a folder or a root file of `src/leveret`. Each check takes the root of a package, so that the last tests of
+A package is a folder or a root file of `src/leveret`. Each check takes the root of a package, so that the last tests of
 this file can show on a small bad package that every check is able to fail.
 
 Length: the rules of the whole source, with an example of each that fails and one that passes.
@@ -33,9 +33,9 @@ ROOT_FILES = {
     "machine",
 }
 ROOT_FILES |= {"embedded", "embedded_vhost", "embedded_jobs", "pytest_plugin", "node", "http_client"}
-# What a thinking room of the server may import besides the rooms below it: values and their types.
+# What every package without IO may import besides the packages below it: values and their types.
 VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
-ROOMS: dict[str, set[str]] = {
+PACKAGES: dict[str, set[str]] = {
     "wire": set(),
     # Bindings may have selectors, which are the same for consumers.
     "routing": VALUES | {"delivery.selector"},
@@ -77,8 +77,8 @@ ROOMS: dict[str, set[str]] = {
     # The command line reads the content of stored messages for `leveret dump`.
     "cli": {"wire", "node", "config", "config_sources", "bootstrap", "logs", "store", "client", "spark", "http_client"},
 }
-SERVER_ROOMS = ROOMS.keys() - {"client", "spark", "cli"}
-MAY_IMPORT: dict[str, set[str]] = ROOMS | {
+SERVER_PACKAGES = PACKAGES.keys() - {"client", "spark", "cli"}
+MAY_IMPORT: dict[str, set[str]] = PACKAGES | {
     "errors": set(),
     "version": set(),
     "clock": set(),
@@ -90,17 +90,17 @@ MAY_IMPORT: dict[str, set[str]] = ROOMS | {
     "http_client": set(),
     "logs": {"config"},
     "message": {"wire.properties", "wire.fields", "wire.constants"},
-    "node": SERVER_ROOMS | {"client", "message", "clock", "config", "bootstrap", "logs", "machine"},
-    "embedded": SERVER_ROOMS
+    "node": SERVER_PACKAGES | {"client", "message", "clock", "config", "bootstrap", "logs", "machine"},
+    "embedded": SERVER_PACKAGES
     | {"client", "node", "embedded_vhost", "message", "clock", "config", "bootstrap", "logs", "machine"},
-    "embedded_vhost": SERVER_ROOMS | {"node", "embedded_jobs", "message", "clock", "config", "logs"},
+    "embedded_vhost": SERVER_PACKAGES | {"node", "embedded_jobs", "message", "clock", "config", "logs"},
     "embedded_jobs": {"broker", "queues"},
     "pytest_plugin": {"embedded"},
     "__init__": {"embedded", "clock", "config"},
     "__main__": {"cli"},
 }
-EVERYBODY = {"errors", "version"}
-PUBLIC_FACES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
+FOR_ALL = {"errors", "version"}
+PUBLIC_PACKAGES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
 
 NO_IO = {"wire", "session", "routing", "queues", "backlog", "store", "delivery", "broker", "auth", "sharding", "stomp"}
 DOES_IO = {"store/files.py"}
@@ -145,36 +145,37 @@ def covers(allowed: set[str], name: str) -> bool:
 
 
 def wrong_directions(src: Path) -> Iterator[str]:
-    for relative, room, text in modules(src):
-        if room not in MAY_IMPORT:
-            yield f"{relative}: the room {room!r} is not in MAY_IMPORT"
+    for relative, package, text in modules(src):
+        if package not in MAY_IMPORT:
+            yield f"{relative}: the package {package!r} is not in MAY_IMPORT"
             continue
-        allowed = MAY_IMPORT[room] | EVERYBODY
+        allowed = MAY_IMPORT[package] | FOR_ALL
         for line, full in imports_of(relative, text):
             top, _, name = full.partition(".")
-            if top == "leveret" and not covers(allowed | {room}, name):
-                yield f"{relative}:{line}: {room} must not import {full} (allowed: {', '.join(sorted(allowed))})"
+            if top == "leveret" and not covers(allowed | {package}, name):
+                yield f"{relative}:{line}: {package} must not import {full} (allowed: {', '.join(sorted(allowed))})"
 
 
 def forbidden_io(src: Path) -> Iterator[str]:
-    for relative, room, text in modules(src):
-        if room not in NO_IO or relative in DOES_IO:
+    for relative, package, text in modules(src):
+        if package not in NO_IO or relative in DOES_IO:
             continue
         for line, full in imports_of(relative, text):
             top = full.partition(".")[0]
-            if top in (IO | CHANCE) - MAY_USE.get(room, set()):
-                yield f"{relative}:{line}: {room} does no IO and must not import {top}; pass the value in"
+            if top in (IO | CHANCE) - MAY_USE.get(package, set()):
+                yield f"{relative}:{line}: {package} does no IO and must not import {top}; pass the value in"
         yield from (
-            f"{relative}:{line}: {room} does no IO and must not call {call}" for line, call in io_calls(room, text)
+            f"{relative}:{line}: {package} does no IO and must not call {call}"
+            for line, call in io_calls(package, text)
         )
 
 
-def io_calls(room: str, text: str) -> Iterator[tuple[int, str]]:
+def io_calls(package: str, text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call):
             continue
         match node.func:
-            case ast.Name("open") if room != "store":
+            case ast.Name("open") if package != "store":
                 yield node.lineno, "open()"
             case ast.Attribute(ast.Name("datetime" | "date") | ast.Attribute(_, "datetime" | "date"), attr) if (
                 attr in CLOCK_READS
@@ -186,25 +187,26 @@ def dangerous(src: Path) -> Iterator[str]:
     for relative, _, text in modules(src):
         for line, full in imports_of(relative, text):
             if full.partition(".")[0] in NEVER_IMPORT:
-                yield f"{relative}:{line}: nobody imports {full}"
+                yield f"{relative}:{line}: must not import {full}"
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NEVER_CALL:
-                yield f"{relative}:{node.lineno}: nobody calls {node.func.id}()"
+                yield f"{relative}:{node.lineno}: must not call {node.func.id}()"
 
 
 def permission_lookups(src: Path) -> Iterator[str]:
     """A lookup outside of broker/access.py would be a permission rule outside of broker/permission_rules.py."""
     for relative, _, text in modules(src):
         for node in ast.walk(ast.parse(text)):
-            is_lookup = isinstance(node, ast.Attribute) and node.attr in PERMISSION_LOOKUPS
-            if is_lookup and relative not in LOOKS_PERMISSIONS_UP:
+            if not isinstance(node, ast.Attribute) or node.attr not in PERMISSION_LOOKUPS:
+                continue
+            if relative not in LOOKS_PERMISSIONS_UP:
                 yield f"{relative}:{node.lineno}: check permissions by an operation of broker/permission_rules.py"
 
 
 def stray_publishes(src: Path) -> Iterator[str]:
     """Calls of a queue's ``publish(run, size, timed)`` or ``place``, or of a remote log's ``submit``."""
-    for relative, room, text in modules(src):
-        if room == "queues" or relative in PASSES_TO_QUEUES:
+    for relative, package, text in modules(src):
+        if package == "queues" or relative in PASSES_TO_QUEUES:
             continue
         for node in ast.walk(ast.parse(text)):
             match node:
@@ -219,8 +221,8 @@ def stray_publishes(src: Path) -> Iterator[str]:
 
 
 def own_clients(src: Path) -> Iterator[str]:
-    for relative, room, text in modules(src):
-        if room not in USES_CLIENTS or relative in SPEAKS_AMQP:
+    for relative, package, text in modules(src):
+        if package not in USES_CLIENTS or relative in SPEAKS_AMQP:
             continue
         for line, full in imports_of(relative, text):
             if covers(CLIENT_PARTS, full):
@@ -260,17 +262,17 @@ def wide_contracts(src: Path) -> Iterator[str]:
 
 def lane_changes(src: Path) -> Iterator[str]:
     """Only the backlog assigns to a lane or removes from it; publishing appends to ``incoming``."""
-    for relative, room, text in modules(src):
-        if room in {"backlog", "store"}:  # the lanes of the store are the rows of its index
+    for relative, package, text in modules(src):
+        if package in {"backlog", "store"}:  # the lanes of the store are the rows of its index
             continue
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Attribute(holder, attr, ast.Store() | ast.Del()) if attr in LANE_STATE and is_lane(holder):
-                    yield f"{relative}:{node.lineno}: {room} assigns to {ast.unparse(node)}: call a verb of the backlog"
+                    yield f"{relative}:{node.lineno}: {package} assigns to {ast.unparse(node)}: call the backlog"
                 case ast.Call(ast.Attribute(ast.Attribute(holder, attr), verb)) if (
                     attr in LANE_STATE and is_lane(holder) and verb in REMOVALS
                 ):
-                    yield f"{relative}:{node.lineno}: {room} removes from a lane: call a verb of the backlog"
+                    yield f"{relative}:{node.lineno}: {package} removes from a lane: call the backlog"
 
 
 def is_lane(node: ast.expr) -> bool:
@@ -305,27 +307,27 @@ def vague_names(root: Path) -> Iterator[str]:
 
 def full_inits(src: Path) -> Iterator[str]:
     for relative, _, text in modules(src):
-        if Path(relative).name == "__init__.py" and relative not in PUBLIC_FACES:
+        if Path(relative).name == "__init__.py" and relative not in PUBLIC_PACKAGES:
             body = ast.parse(text).body
             if any(not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)) for part in body):
-                yield f"{relative}: only public faces put code into __init__.py"
+                yield f"{relative}: only public packages put code into __init__.py"
 
 
 def cycle(table: dict[str, set[str]]) -> list[str]:
     """One way round through the table, or nothing."""
     done: set[str] = set()
 
-    def walk(room: str, path: list[str]) -> list[str]:
-        if room in path:
-            return [*path[path.index(room) :], room]
-        if room in done:
+    def walk(package: str, path: list[str]) -> list[str]:
+        if package in path:
+            return [*path[path.index(package) :], package]
+        if package in done:
             return []
-        below = {entry.partition(".")[0] for entry in table.get(room, set())}
-        found = next((way for way in (walk(one, [*path, room]) for one in sorted(below)) if way), [])
-        done.add(room)
+        below = {entry.partition(".")[0] for entry in table.get(package, set())}
+        found = next((way for way in (walk(one, [*path, package]) for one in sorted(below)) if way), [])
+        done.add(package)
         return found
 
-    return next((way for way in (walk(room, []) for room in table) if way), [])
+    return next((way for way in (walk(package, []) for package in table) if way), [])
 
 
 def assert_none(found: Iterator[str]) -> None:
@@ -361,12 +363,12 @@ def test_tests_and_benchmarks_stay_small_and_well_named(folder: str) -> None:
     assert_none(vague_names(REPOSITORY / folder))
 
 
-def test_rooms_form_no_cycle() -> None:
+def test_packages_form_no_cycle() -> None:
     assert cycle(MAY_IMPORT) == []
 
 
-def test_the_table_names_only_known_rooms() -> None:
-    known = ROOMS.keys() | ROOT_FILES
+def test_the_table_names_only_known_packages() -> None:
+    known = PACKAGES.keys() | ROOT_FILES
     assert {entry.partition(".")[0] for entries in MAY_IMPORT.values() for entry in entries} <= known
 
 

@@ -18,7 +18,7 @@ from leveret.store.records import HEAD_SIZE, SEGMENT_HEAD
 from leveret.store.recovery import Recovered, recover
 from tests.support.known_journal import Known, KnownJournal, made
 from tests.support.ledger import Key, is_same
-from tests.support.store_house import StoreHouse, look
+from tests.support.store_harness import StoreHarness, look
 from tests.support.virtual_disk import VirtualDisk
 
 ALL = bool(os.environ.get("LEVERET_CRASH_ALL"))
@@ -59,10 +59,10 @@ def judge(known: KnownJournal, image: VirtualDisk, *, closely: bool = False) -> 
     if closely:
         wanted = known.left(damaged)
         assert_delivered(image, known, wanted)
-        house = StoreHouse(image, full_size=known.full_size)
-        house.begin()
-        house.publish([house.declare()], b"goes on")
-        house.rest()
+        harness = StoreHarness(image, full_size=known.full_size)
+        harness.begin()
+        harness.publish([harness.declare()], b"goes on")
+        harness.rest()
         assert_delivered(image, known, wanted)
     return first
 

@@ -22,8 +22,8 @@ from leveret.wire.methods import (
     TxCommitOk,
     TxSelect,
 )
-from tests.support.store_house import look
-from tests.support.stored_house import StoredHouse
+from tests.support.store_harness import look
+from tests.support.stored_harness import StoredHarness
 from tests.support.virtual_disk import VirtualDisk
 
 SEGMENT = 4 << 10
@@ -34,18 +34,18 @@ class Life:
     """One life of a broker; remembers at which operation each message was confirmed, and which were done with."""
 
     def __init__(self) -> None:
-        self.house = StoredHouse(segment_size=SEGMENT, queue_memory=2000)
+        self.harness = StoredHarness(segment_size=SEGMENT, queue_memory=2000)
         self.confirmed: dict[bytes, int] = {}
         self.done: dict[bytes, int] = {}  # acked: from then on it may be anywhere or nowhere
-        self.client = self.house.client()
-        self.publisher = self.house.client()
+        self.client = self.harness.client()
+        self.publisher = self.harness.client()
         self.publisher.ask(ConfirmSelect())
         self._published: list[bytes] = []
         self.declare("dead")
 
     @property
     def now(self) -> int:
-        return len(self.house.disk.operations)
+        return len(self.harness.disk.operations)
 
     def declare(self, name: str, **arguments: object) -> None:
         table = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
@@ -82,7 +82,7 @@ class Life:
         self.client.ack(got.tag)
 
     def advance(self, seconds: float) -> None:
-        self.house.advance(seconds)
+        self.harness.advance(seconds)
         self._hear()
 
 
@@ -129,7 +129,7 @@ def expired(life: Life) -> None:
     for number in range(8):
         life.publish_run("q", *bodies(f"m{number}", 20))
         life.publish_run("q", *bodies(f"e{number}", 2), expiration="10000")
-    assert life.house.queue("q").lane.paged > 50
+    assert life.harness.queue("q").lane.paged > 50
     life.advance(10)
 
 
@@ -160,7 +160,7 @@ def as_activemq(life: Life) -> None:
 def in_a_transaction(life: Life) -> None:
     life.declare("q", dead_letter_exchange="", dead_letter_routing_key="dead")
     life.publish("q", *bodies("m", 6))
-    client = life.house.client()
+    client = life.harness.client()
     assert client.ask(TxSelect()).NAME == "tx.select-ok"
     for number in range(3):
         got = client.get("q")
@@ -213,7 +213,7 @@ def check(life: Life, image: VirtualDisk, crash: int) -> None:
 def test_a_message_that_dies_is_in_one_queue_at_every_moment(lived: Callable[[Life], None]) -> None:
     life = Life()
     lived(life)
-    operations, state, random = life.house.disk.operations, VirtualDisk(), Random(24)
+    operations, state, random = life.harness.disk.operations, VirtualDisk(), Random(24)
     for crash in range(len(operations) + 1):
         for name, image in state.images(random, IMAGES):
             try:
@@ -223,7 +223,7 @@ def test_a_message_that_dies_is_in_one_queue_at_every_moment(lived: Callable[[Li
         if crash < len(operations):
             state.redo(operations[crash])
     assert len(life.confirmed) > 3
-    assert sum(found_on(life.house.disk.copy()).values()) >= len(life.confirmed) - len(life.done)
+    assert sum(found_on(life.harness.disk.copy()).values()) >= len(life.confirmed) - len(life.done)
 
 
 def test_a_letter_for_two_queues_is_in_both_or_still_where_it_was() -> None:
@@ -236,8 +236,8 @@ def test_a_letter_for_two_queues_is_in_both_or_still_where_it_was() -> None:
     life.publish("q", *bodies("m", 5))
     for _ in range(5):
         life.refuse("q")
-    operations, state, random = life.house.disk.operations, VirtualDisk(), Random(24)
-    names = {life.house.queue(name).id: name for name in ("q", "dead", "also")}
+    operations, state, random = life.harness.disk.operations, VirtualDisk(), Random(24)
+    names = {life.harness.queue(name).id: name for name in ("q", "dead", "also")}
     for operation in operations:
         state.redo(operation)
         for _, image in state.images(random, IMAGES):
@@ -253,7 +253,7 @@ def test_the_story_survives_with_the_letter(image: int) -> None:
     life.declare("q", dead_letter_exchange="", dead_letter_routing_key="dead")
     life.publish("q", b"m", headers={"mine": "yes"})
     life.refuse("q")
-    client = life.house.crashed(image=image).again().client()
+    client = life.harness.crashed(image=image).again().client()
     letter = client.get("dead")
     assert letter is not None
     headers = letter.properties.headers

@@ -21,9 +21,9 @@ import pytest
 from leveret.store import reclaim
 from leveret.store.recovery import Recovered, recover
 from leveret.store.run_block import Run
-from tests.support.broker_house import BrokerHouse
+from tests.support.broker_harness import BrokerHarness
 from tests.support.ledger import Ledger, Seen
-from tests.support.store_house import StoreHouse, look
+from tests.support.store_harness import StoreHarness, look
 from tests.support.store_workloads import SMALL, WORKLOADS, Restless, Workload, lived_through, restless
 from tests.support.virtual_disk import VirtualDisk
 
@@ -44,15 +44,15 @@ EVERY += [pytest.param(partial(restless, seed=seed), id=f"restless-{seed}") for 
 
 
 @cache
-def lived(workload: Workload) -> BrokerHouse:
+def lived(workload: Workload) -> BrokerHarness:
     return lived_through(workload, SLICES)
 
 
 class Judge:
     """Looks at images of one workload; what was recovered once is not recovered again, only judged by the new date."""
 
-    def __init__(self, house: BrokerHouse, *, goes_on: bool = True) -> None:
-        self.ledger = house.ledger
+    def __init__(self, harness: BrokerHarness, *, goes_on: bool = True) -> None:
+        self.ledger = harness.ledger
         self.images = 0
         self._goes_on = goes_on
         self._seen: dict[bytes, Seen] = {}
@@ -94,13 +94,13 @@ def plain(seen: Seen) -> tuple[object, ...]:
 def after_another_life(image: VirtualDisk) -> Seen:
     """Ten more messages, in a queue of their own and in one that is there; what of the rest is still there."""
     queues = sorted(image.queues())
-    house = StoreHouse(image, full_size=SMALL)
-    house.begin()
-    own = house.declare()
+    harness = StoreHarness(image, full_size=SMALL)
+    harness.begin()
+    own = harness.declare()
     for n in range(10):
-        house.publish([own, *queues[:1]], b"on top %d" % n * 20)
+        harness.publish([own, *queues[:1]], b"on top %d" % n * 20)
         if n % 5 == 4:
-            house.rest()
+            harness.rest()
     seen = look(image, SMALL)
     assert seen.bodies(own) == [b"on top %d" % n * 20 for n in range(10)]
     for queue in queues[:1]:
@@ -123,9 +123,9 @@ def _last_ten(seen: Seen, queue: int) -> list[int]:
 @pytest.mark.feature("S4-16", "S4-18", "S4-20", "S4-23", "S4-24", "S4-25")
 def test_a_power_cut_after_any_write_breaks_no_promise(workload: Workload) -> None:
     """Files are only appended to, groups are whole, and so is a reclaim."""
-    house = lived(workload)
-    judge, state, random = Judge(house), VirtualDisk(), Random(SEED)
-    operations = house.disk.operations
+    harness = lived(workload)
+    judge, state, random = Judge(harness), VirtualDisk(), Random(SEED)
+    operations = harness.disk.operations
     for crash in range(len(operations) + 1):
         for name, image in state.images(random, MOST):
             try:
@@ -141,15 +141,15 @@ def test_a_power_cut_after_any_write_breaks_no_promise(workload: Workload) -> No
 @pytest.mark.parametrize("workload", EVERY)
 def test_a_power_cut_soon_after_a_kill_breaks_no_promise_either(workload: Workload) -> None:
     """A killed process leaves what it wrote in the system's cache: the next one must not build on that as it is."""
-    house = lived(workload)
-    operations, random = house.disk.operations, Random(SEED + 1)
+    harness = lived(workload)
+    operations, random = harness.disk.operations, Random(SEED + 1)
     step = 1 if ALL else 1 + len(operations) // KILLS
-    judge = Judge(house, goes_on=False)
+    judge = Judge(harness, goes_on=False)
     for kill in range(random.randrange(step), len(operations) + 1, step):
         killed = VirtualDisk()
         for operation in operations[:kill]:
             killed.redo(operation)
-        second = StoreHouse(killed, full_size=SMALL)
+        second = StoreHarness(killed, full_size=SMALL)
         state = VirtualDisk()
         for operation in operations[:kill]:
             state.redo(operation)
@@ -194,11 +194,11 @@ def test_many_lives_each_ended_by_a_crash_keep_every_promise(
 def live_and_die(disk: VirtualDisk, ledger: Ledger, random: Random, is_short: bool) -> VirtualDisk:
     """The disk after a life and one of the ends that it may have had: a power cut, or the death of the process."""
     state = disk.fork()
-    house = BrokerHouse(disk, full_size=SMALL, ledger=ledger)
+    harness = BrokerHarness(disk, full_size=SMALL, ledger=ledger)
     ledger.begin_life(look(disk.copy(), SMALL))
-    house.begin()
+    harness.begin()
     begun = len(disk.operations)
-    Restless(house, random, is_short=is_short).live(random.randint(1, 40))
+    Restless(harness, random, is_short=is_short).live(random.randint(1, 40))
     crash = random.randint((begun + len(disk.operations)) // 2, len(disk.operations))
     for operation in disk.operations[:crash]:
         state.redo(operation)
@@ -216,7 +216,7 @@ def live_and_die(disk: VirtualDisk, ledger: Ledger, random: Random, is_short: bo
 def test_reclaim_takes_part_in_what_is_tested() -> None:
     """Or else the tests above show nothing about it."""
     assert reclaim.SLICE > SLICES
-    house = lived(WORKLOADS[4])
-    kinds = [operation.kind for operation in house.disk.operations]
+    harness = lived(WORKLOADS[4])
+    kinds = [operation.kind for operation in harness.disk.operations]
     assert kinds.count("remove") > 4
     assert kinds.count("create") > 4

@@ -19,7 +19,7 @@ from leveret.wire.properties import Properties
 from tests.support.peer_pair import Client
 from tests.support.publishing import Publishing, declare_at, take_all
 from tests.support.raw_client import eventually
-from tests.support.stored_house import StoredHouse
+from tests.support.stored_harness import StoredHarness
 from tests.support.virtual_disk import VirtualDisk
 from tests.support.warm_serving import WarmServing
 
@@ -93,15 +93,15 @@ class Told:
 
 
 @cache
-def lived() -> tuple[StoredHouse, Told]:
+def lived() -> tuple[StoredHarness, Told]:
     """A life with both, in small steps; the writer sometimes does several turns at once."""
-    house, told, chance = StoredHouse(segment_size=2048, wall=WALL), Told(), Random(SEED)
-    client = house.client()
+    harness, told, chance = StoredHarness(segment_size=2048, wall=WALL), Told(), Random(SEED)
+    client = harness.client()
     client.declare("q", durable=True, arguments={"x-message-deduplication": True})
     client.declare("p", durable=True)
     client.ask(ConfirmSelect())
     sent: dict[int, bytes] = {}
-    house.is_slow = True
+    harness.is_slow = True
     for number in range(40):
         body = b"%d" % number
         if number in UNIQUE:
@@ -111,23 +111,23 @@ def lived() -> tuple[StoredHouse, Told]:
             client.publish("p", body, headers={"x-deliver-at": at}, delivery_mode=2)
         sent[len(sent) + 1] = body
         if number == 25:
-            house.advance(DUE + 2)
+            harness.advance(DUE + 2)
         if chance.random() < 0.4:
-            house.write()
-        note(house, client, sent, told)
-    house.work()
-    note(house, client, sent, told)
-    house.advance(10)
-    house.work()
-    return house, told
+            harness.write()
+        note(harness, client, sent, told)
+    harness.work()
+    note(harness, client, sent, told)
+    harness.advance(10)
+    harness.work()
+    return harness, told
 
 
-def note(house: StoredHouse, client: Client, sent: dict[int, bytes], told: Told) -> None:
+def note(harness: StoredHarness, client: Client, sent: dict[int, bytes], told: Told) -> None:
     for what in client.heard():
         assert isinstance(what, BasicAck)
         tags = range(1, what.delivery_tag + 1) if what.multiple else [what.delivery_tag]
         for tag in tags:
-            told.confirmed.setdefault(sent[tag], len(house.disk.operations))
+            told.confirmed.setdefault(sent[tag], len(harness.disk.operations))
 
 
 @cache
@@ -143,13 +143,13 @@ def crashes() -> list[tuple[int, VirtualDisk]]:
     return [pair for pair in found.values() if len(pair[1].queues())]
 
 
-def all_of(house: StoredHouse) -> Counter[bytes]:
+def all_of(harness: StoredHarness) -> Counter[bytes]:
     """What the queues give when everything is due."""
-    house.advance(10 * DUE)
-    house.work()
+    harness.advance(10 * DUE)
+    harness.work()
     found: Counter[bytes] = Counter()
-    client = house.client()
-    for queue in house.vhost.queues:
+    client = harness.client()
+    for queue in harness.vhost.queues:
         while (content := client.get(queue, no_ack=True)) is not None:
             found[content.body] += 1
     return found
@@ -162,7 +162,7 @@ def test_after_every_write_each_message_is_there_once_and_known(part: int) -> No
     assert len(told.confirmed) == 40
     looked = 0
     for at, image in crashes()[part::4]:
-        again = StoredHouse(image.copy(), wall=WALL + 1, segment_size=2048)
+        again = StoredHarness(image.copy(), wall=WALL + 1, segment_size=2048)
         if "q" not in again.vhost.queues:
             continue
         looked += 1
@@ -178,7 +178,7 @@ def test_after_every_write_each_message_is_there_once_and_known(part: int) -> No
 def test_after_every_write_what_was_confirmed_is_there_once(part: int) -> None:
     _, told = lived()
     for at, image in crashes()[part::4]:
-        again = StoredHouse(image.copy(), wall=WALL + 1, segment_size=2048)
+        again = StoredHarness(image.copy(), wall=WALL + 1, segment_size=2048)
         promised = {body for body, when in told.confirmed.items() if when <= at}
         if promised:
             found = all_of(again)

@@ -15,7 +15,7 @@ from tests.support.key_order import KeyConsumer, KeyOrder, KeyPublisher
 from tests.support.peer_pair import Content
 from tests.support.serving import Serving
 from tests.support.shards import Shards, send
-from tests.support.stored_house import StoredHouse, StoredLife
+from tests.support.stored_harness import StoredHarness, StoredLife
 from tests.support.virtual_disk import VirtualDisk
 from tests.support.warm_serving import WarmServing
 
@@ -27,15 +27,15 @@ class Story:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.shards = Shards(StoredHouse(queue_memory=4096), durable=True)
+        self.shards = Shards(StoredHarness(queue_memory=4096), durable=True)
         self.shards.ordered(2)
         self.sent: dict[str, int] = defaultdict(int)
         self.done: dict[str, int] = defaultdict(int)  # the last number of each key that was acked
         self.begin()
 
     def begin(self) -> None:
-        self.publisher = self.shards.house.client()
-        self.consumer = self.shards.house.client()
+        self.publisher = self.shards.harness.client()
+        self.consumer = self.shards.harness.client()
         self.consumer.qos(20)
         self.consumer.consume("images", "all", arguments={"x-shard-all": True})
         self.unacked: list[tuple[int, str, int]] = []
@@ -43,9 +43,9 @@ class Story:
         self.done_before = defaultdict(int, self.done)  # in earlier ones: a crash may bring them back
 
     @property
-    def house(self) -> StoredHouse:
-        assert isinstance(self.shards.house, StoredHouse)
-        return self.shards.house
+    def harness(self) -> StoredHarness:
+        assert isinstance(self.shards.harness, StoredHarness)
+        return self.shards.harness
 
     def step(self) -> None:
         actions = [self.publish, self.consume, self.resize, self.slow_down, self.cut, self.restore]
@@ -94,21 +94,21 @@ class Story:
 
     def slow_down(self) -> None:
         """Nothing is written, and nothing comes back from disk, until the next time: holds move in pieces."""
-        self.house.is_slow = not self.house.is_slow
-        self.house.rest()
+        self.harness.is_slow = not self.harness.is_slow
+        self.harness.rest()
 
     def catch_up(self) -> None:
-        self.house.is_slow = False
-        self.house.rest()
+        self.harness.is_slow = False
+        self.harness.rest()
 
     def cut(self) -> None:
         """Everything is confirmed, hence on disk."""
         self.catch_up()
-        self.new_life(self.house.crashed(image=self.random.randrange(8)))
+        self.new_life(self.harness.crashed(image=self.random.randrange(8)))
 
     def restore(self) -> None:
         self.catch_up()
-        self.new_life(self.house.stopped())
+        self.new_life(self.harness.stopped())
 
     def new_life(self, life: StoredLife) -> None:
         self.shards = Shards(life.again(), durable=True)
@@ -139,11 +139,11 @@ class Script:
     """One key whose slot moves to and fro; after each step it is known what must be there after a crash."""
 
     def __init__(self) -> None:
-        self.shards = Shards(StoredHouse(), durable=True)
-        house = self.shards.house
-        assert isinstance(house, StoredHouse)
-        self.disk = house.disk
-        self.client = house.client()
+        self.shards = Shards(StoredHarness(), durable=True)
+        harness = self.shards.harness
+        assert isinstance(harness, StoredHarness)
+        self.disk = harness.disk
+        self.client = harness.client()
         self.sent = self.acked = 0
         self.steps: list[tuple[int, int, int]] = []  # operations, sent and acked by then
         self.shards.ordered(1)
@@ -196,8 +196,8 @@ class Script:
 
 def found_after(image: VirtualDisk, key: str) -> list[int]:
     """The next life resizes and publishes at once; all that comes to a consumer, in the order in which it comes."""
-    shards = Shards(StoredHouse(image), durable=True)
-    client = shards.house.client()
+    shards = Shards(StoredHarness(image), durable=True)
+    client = shards.harness.client()
     shards.ordered(4)
     send(client, key, b"1000", delivery_mode=2)
     shards.ordered(1)

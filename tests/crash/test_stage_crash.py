@@ -23,7 +23,7 @@ from leveret.pipeline.commits import Committed
 from tests.support.fault_shim import Shim
 from tests.support.http_api import HttpApi, arrow_stream, vhost_path
 from tests.support.sinks import Sink, drained
-from tests.support.stored_house import StoredHouse
+from tests.support.stored_harness import StoredHarness
 from tests.support.virtual_disk import VirtualDisk
 from tests.support.warm_serving import WarmServing
 
@@ -40,13 +40,13 @@ def bodies(batch: int, partition: int, number: int = 7) -> list[bytes]:
     return [b"%d/%d/%d" % (batch, partition, each) for each in range(number)]
 
 
-def house_of(disk: VirtualDisk | None = None) -> StoredHouse:
-    house = StoredHouse(disk, segment_size=SEGMENT, queue_memory=4096)
-    if "q" not in house.vhost.queues:
-        house.vhost.declare_queue("q", durable=True)
-        house.vhost.declare_queue("odd", durable=True)
-        house.rest()
-    return house
+def harness_of(disk: VirtualDisk | None = None) -> StoredHarness:
+    harness = StoredHarness(disk, segment_size=SEGMENT, queue_memory=4096)
+    if "q" not in harness.vhost.queues:
+        harness.vhost.declare_queue("q", durable=True)
+        harness.vhost.declare_queue("odd", durable=True)
+        harness.rest()
+    return harness
 
 
 def staged(sink: Sink, batch: int) -> list[str]:
@@ -64,8 +64,8 @@ def expected(batches: int) -> tuple[list[bytes], list[bytes]]:
     )
 
 
-def found_in(house: StoredHouse) -> tuple[list[bytes], list[bytes]]:
-    return house.waiting_on_disk("q"), house.waiting_on_disk("odd")
+def found_in(harness: StoredHarness) -> tuple[list[bytes], list[bytes]]:
+    return harness.waiting_on_disk("q"), harness.waiting_on_disk("odd")
 
 
 # ---- a power cut after every operation of the disk
@@ -75,9 +75,9 @@ class Script:
     """Three batches, one of them repeated; after each step it is known what must be there after a crash."""
 
     def __init__(self) -> None:
-        self.house = house_of()
-        self.begin = len(self.house.disk.operations)
-        self.sink = Sink(self.house)
+        self.harness = harness_of()
+        self.begin = len(self.harness.disk.operations)
+        self.sink = Sink(self.harness)
         self.staged: list[tuple[int, int, list[str]]] = []  # since which operation a batch is whole
         self.answered: list[tuple[int, int]] = []  # since which operation a batch is committed
         for batch in range(3):
@@ -93,15 +93,15 @@ class Script:
 
     @property
     def now(self) -> int:
-        return len(self.house.disk.operations)
+        return len(self.harness.disk.operations)
 
     def check(self, image: VirtualDisk, operation: int) -> int:
         """What the next life finds; how many batches are committed there."""
-        house = house_of(image)
-        sink = Sink(house)
+        harness = harness_of(image)
+        sink = Sink(harness)
         last = sink.last()
         committed = 0 if last is None else last + 1
-        assert found_in(house) == expected(committed), "not what the commits say"
+        assert found_in(harness) == expected(committed), "not what the commits say"
         assert committed >= sum(since <= operation for since, _ in self.answered), "a commit is lost"
         for since, batch, ids in self.staged:
             if since <= operation and batch == committed:
@@ -109,7 +109,7 @@ class Script:
                 committed += 1
         if committed:
             assert sink.commit("T", committed - 1) == Committed(True, 0, 0)
-        again = house.crashed(image=operation % 3).again()
+        again = harness.crashed(image=operation % 3).again()
         sink = Sink(again)
         assert found_in(again) == expected(committed), "another life changes it"
         assert not [name for name in again.vhost.internal.queues if name.startswith(STAGE)] or sink.ids()
@@ -121,7 +121,7 @@ def test_a_power_cut_at_any_time_shows_all_of_a_batch_or_nothing() -> None:
     state = VirtualDisk()
     seen = set()
     moving = 0
-    for number, operation in enumerate(script.house.disk.operations):
+    for number, operation in enumerate(script.harness.disk.operations):
         if number >= script.begin:
             for name, image in state.images(Random(number), most=2):
                 moving += is_moving(image.copy())
@@ -136,8 +136,8 @@ def test_a_power_cut_at_any_time_shows_all_of_a_batch_or_nothing() -> None:
 
 def is_moving(image: VirtualDisk) -> bool:
     """Whether a part of a batch is in its queue, before the next life goes on with it."""
-    house = house_of(image)
-    return any(house.queue(name).ready % 7 for name in ("q", "odd"))
+    harness = harness_of(image)
+    return any(harness.queue(name).ready % 7 for name in ("q", "odd"))
 
 
 # ---- any order of events
@@ -149,11 +149,11 @@ class Story:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.batch = 0
-        self.new_life(house_of())
+        self.new_life(harness_of())
 
-    def new_life(self, house: StoredHouse) -> None:
-        self.house = house
-        self.sink = Sink(house)
+    def new_life(self, harness: StoredHarness) -> None:
+        self.harness = harness
+        self.sink = Sink(harness)
         self.staged: list[str] = []
         self.outcomes: list[object] = []
 
@@ -166,19 +166,19 @@ class Story:
 
     def stage(self) -> None:
         if not self.staged and not self.outcomes:
-            self.house.is_slow = False
+            self.harness.is_slow = False
             self.staged = staged(self.sink, self.batch)
 
     def commit(self) -> None:
         if self.staged and not self.outcomes:
-            self.house.is_slow = self.random.random() < 0.7
+            self.harness.is_slow = self.random.random() < 0.7
             self.outcomes = self.sink.send("T", self.batch, *self.staged)
 
     def work(self) -> None:
         for _ in range(self.random.randrange(1, 6)):
-            self.random.choice([self.house.broker.tick, self.house.write, self.house.read])()
-        self.house.is_slow = self.random.random() < 0.5
-        self.house.rest()
+            self.random.choice([self.harness.broker.tick, self.harness.write, self.harness.read])()
+        self.harness.is_slow = self.random.random() < 0.5
+        self.harness.rest()
 
     def forget(self) -> None:
         """The driver dies: it does not know what became of its batch, and does it again."""
@@ -186,16 +186,16 @@ class Story:
             self.staged, self.outcomes = [], []
 
     def cut(self) -> None:
-        self.new_life(self.house.crashed(image=self.random.randrange(8)).again())
+        self.new_life(self.harness.crashed(image=self.random.randrange(8)).again())
 
     def finish(self) -> None:
-        self.house.is_slow = False
-        self.house.rest()
+        self.harness.is_slow = False
+        self.harness.rest()
         if self.outcomes:
             self.batch += 1
-        self.new_life(self.house.stopped().again())
+        self.new_life(self.harness.stopped().again())
         self.batch = max(self.batch, (self.sink.last() if self.sink.last() is not None else -1) + 1)  # type: ignore[operator]
-        assert (drained(self.house, "q"), drained(self.house, "odd")) == expected(self.batch)
+        assert (drained(self.harness, "q"), drained(self.harness, "odd")) == expected(self.batch)
 
 
 @pytest.mark.parametrize("seed", range(30))

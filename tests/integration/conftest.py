@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,10 @@ import leveret
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import AmqpError, BrokerStopped
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+from tests.support.command_line import Cli
 from tests.support.http_api import HttpApi
 from tests.support.known_login import KNOWN_LOGIN
+from tests.support.management_api import ManagementApi, as_guest
 from tests.support.peers import LocalPeer, NetworkPeer, Peer
 from tests.support.raw_client import RawClient
 
@@ -87,3 +90,13 @@ def api(broker: leveret.Broker) -> HttpApi:
 @pytest.fixture
 def vhost(broker: leveret.Broker) -> EmbeddedVhost:
     return broker.vhost()
+
+
+@pytest.fixture
+def admin(broker: leveret.Broker) -> ManagementApi:
+    return as_guest(broker)
+
+
+@pytest.fixture
+def cli(broker: leveret.Broker, tmp_path: Path) -> Cli:
+    return Cli(broker.http_url, tmp_path)

@@ -25,11 +25,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def cli(broker: Broker, tmp_path: Path) -> Cli:
-    return Cli(broker.http_url, tmp_path)
-
-
 # ---- vhosts, users, permissions
 
 

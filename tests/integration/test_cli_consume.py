@@ -27,11 +27,6 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def cli(broker: Broker, tmp_path: Path) -> Cli:
-    return Cli(broker.http_url, tmp_path)
-
-
-@pytest.fixture
 def queue(broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
     """With three messages."""
     name = request.node.name

@@ -33,11 +33,6 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture
-def cli(broker: Broker, tmp_path: Path) -> Cli:
-    return Cli(broker.http_url, tmp_path)
-
-
-@pytest.fixture
 def api(broker: Broker) -> HttpApi:
     return HttpApi(broker.http_url)
 

@@ -29,11 +29,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def cli(broker: Broker, tmp_path: Path) -> Cli:
-    return Cli(broker.http_url, tmp_path)
-
-
 @pytest.mark.feature("S2-28")
 def test_plugins_are_listed_with_whether_each_can_be_switched(cli: Cli) -> None:
     rows = {row["name"]: row for row in cli.json("plugins", "list")}

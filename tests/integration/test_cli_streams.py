@@ -21,11 +21,6 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def cli(broker: Broker, tmp_path: Path) -> Cli:
-    return Cli(broker.http_url, tmp_path)
-
-
 @pytest.mark.feature("S4-77")
 def test_streams_are_listed_and_shown(broker: Broker, cli: Cli) -> None:
     assert "--type stream" in cli.run("streams", "list").stderr

@@ -21,11 +21,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def cli(broker: Broker, tmp_path: Path) -> Cli:
-    return Cli(broker.http_url, tmp_path)
-
-
 def fill(broker: Broker, **lengths: int) -> None:
     for name, length in lengths.items():
         broker.vhost().declare_queue(name)

@@ -31,7 +31,7 @@ LARGE = 12 << 20
 PORT_OF = {"tcp": ("amqp_url", "amqps_url"), "ws": ("http_url", "https_url"), "http": ("http_url", "https_url")}
 
 
-class House:
+class Harness:
     """A broker on all its ports, and the address of each by scheme."""
 
     def __init__(self, papers: Papers) -> None:
@@ -49,10 +49,10 @@ class House:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    house = House(Papers(tmp_path_factory.mktemp("papers")))
-    with house.broker:
-        yield house
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    harness = Harness(Papers(tmp_path_factory.mktemp("papers")))
+    with harness.broker:
+        yield harness
 
 
 def during(uri: str, do: Callable[[Connection], Awaitable[None]]) -> None:
@@ -65,7 +65,7 @@ def during(uri: str, do: Callable[[Connection], Awaitable[None]]) -> None:
 
 @EACH
 @pytest.mark.feature("S3-03")
-def test_every_scheme_carries_the_same_calls(scheme: str, house: House) -> None:
+def test_every_scheme_carries_the_same_calls(scheme: str, harness: Harness) -> None:
     async def calls(connection: Connection) -> None:
         channel = await connection.channel()
         await channel.confirm_select()
@@ -89,12 +89,12 @@ def test_every_scheme_carries_the_same_calls(scheme: str, house: House) -> None:
             await other.declare_queue("not there", passive=True)
         assert (await channel.declare_queue("calls", passive=True)).message_count == 0
 
-    during(house.uri(scheme), calls)
+    during(harness.uri(scheme), calls)
 
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_a_large_message_arrives_as_it_was(scheme: str, house: House) -> None:
+def test_a_large_message_arrives_as_it_was(scheme: str, harness: Harness) -> None:
     body = bytes(range(256)) * (LARGE // 256)
 
     async def large(connection: Connection) -> None:
@@ -107,12 +107,12 @@ def test_a_large_message_arrives_as_it_was(scheme: str, house: House) -> None:
             assert delivery is not None
             assert delivery.body == body
 
-    during(house.uri(scheme), large)
+    during(harness.uri(scheme), large)
 
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_many_small_messages_keep_their_order(scheme: str, house: House) -> None:
+def test_many_small_messages_keep_their_order(scheme: str, harness: Harness) -> None:
     number = 5_000
 
     async def many(connection: Connection) -> None:
@@ -131,16 +131,16 @@ def test_many_small_messages_keep_their_order(scheme: str, house: House) -> None
         assert channel.confirms is not None
         await channel.confirms.all_settled()
 
-    during(house.uri(scheme), many)
+    during(harness.uri(scheme), many)
 
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03", "S3-05")
-def test_several_connections_do_not_meet(scheme: str, house: House) -> None:
+def test_several_connections_do_not_meet(scheme: str, harness: Harness) -> None:
     """Each call gets its own answer, with calls under way on several connections and channels at once."""
 
     async def run() -> None:
-        connections = [await connect(house.uri(scheme)) for _ in range(3)]
+        connections = [await connect(harness.uri(scheme)) for _ in range(3)]
 
         async def use(connection: Connection, queue: str) -> None:
             channel = await connection.channel()
@@ -155,7 +155,9 @@ def test_several_connections_do_not_meet(scheme: str, house: House) -> None:
 
 
 @pytest.mark.feature("S3-04")
-def test_a_link_may_be_put_between_the_connection_and_its_socket(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_may_be_put_between_the_connection_and_its_socket(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It wraps what is below and is wrapped by what is above; neither knows of it."""
     monkeypatch.setitem(OPENERS, "tcp", "tests.support.slicing_transport:open_slicing")
 
@@ -168,7 +170,7 @@ def test_a_link_may_be_put_between_the_connection_and_its_socket(house: House, m
         assert fetched is not None
         assert fetched.body == bytes(range(256))
 
-    during(house.uri("amqp"), through)
+    during(harness.uri("amqp"), through)
     link = Slicing.made
     assert min(link.up, link.down) > 512
 
@@ -185,36 +187,36 @@ def test_what_a_transport_needs_is_loaded_when_it_is_asked_for() -> None:
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_a_wrong_password_is_told(scheme: str, house: House) -> None:
+def test_a_wrong_password_is_told(scheme: str, harness: Harness) -> None:
     with pytest.raises(LoginRefused):
-        during(house.uri(scheme, "guest:wrong"), lambda connection: asyncio.sleep(0))
+        during(harness.uri(scheme, "guest:wrong"), lambda connection: asyncio.sleep(0))
 
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_closing_leaves_nothing_behind(scheme: str, house: House) -> None:
+def test_closing_leaves_nothing_behind(scheme: str, harness: Harness) -> None:
     async def hold(connection: Connection) -> None:
         channel = await connection.channel()
         await channel.declare_queue("held", exclusive=True)
 
-    during(house.uri(scheme), hold)
-    eventually(lambda: not house.broker.call(lambda: len(house.broker.node.broker.registry)), seconds=2.0)
-    doors = house.broker.node._listeners
-    assert house.broker.call(lambda: len(doors.tunnels or ())) == 0
+    during(harness.uri(scheme), hold)
+    eventually(lambda: not harness.broker.call(lambda: len(harness.broker.node.broker.registry)), seconds=2.0)
+    doors = harness.broker.node._listeners
+    assert harness.broker.call(lambda: len(doors.tunnels or ())) == 0
 
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_unacked_messages_go_back_when_the_client_is_cut_off(scheme: str, house: House) -> None:
+def test_unacked_messages_go_back_when_the_client_is_cut_off(scheme: str, harness: Harness) -> None:
     async def run() -> None:
-        connection = await connect(house.uri(scheme))
+        connection = await connect(harness.uri(scheme))
         channel = await connection.channel()
         await channel.confirm_select()
         await channel.declare_queue("cut")
         await channel.publish(b"unacked", "", "cut")
         assert await channel.get("cut") is not None
         connection._abort()
-        async with asyncio.timeout(10), await connect(house.uri(scheme)) as other:
+        async with asyncio.timeout(10), await connect(harness.uri(scheme)) as other:
             channel = await other.channel()
             while (found := await channel.get("cut", no_ack=True)) is None:
                 pass
@@ -226,13 +228,13 @@ def test_unacked_messages_go_back_when_the_client_is_cut_off(scheme: str, house:
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_the_broker_closes_a_connection_and_says_why(scheme: str, house: House) -> None:
+def test_the_broker_closes_a_connection_and_says_why(scheme: str, harness: Harness) -> None:
     async def run() -> None:
         name = f"to be closed {scheme}"
-        connection = await connect(house.uri(scheme, name=name))
+        connection = await connect(harness.uri(scheme, name=name))
         channel = await connection.channel()
         consumer = await channel.consume((await channel.declare_queue("", exclusive=True)).queue)
-        api = HttpApi(house.broker.http_url)
+        api = HttpApi(harness.broker.http_url)
         await asyncio.to_thread(_close_by_management, api, name)
         async with asyncio.timeout(10):
             with pytest.raises(ConnectionForced, match="Closed via management plugin"):
@@ -254,20 +256,20 @@ def _close_by_management(api: HttpApi, name: str) -> None:
 def test_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
     scheme: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(Papers(tmp_path_factory.mktemp("papers")))
+    harness = Harness(Papers(tmp_path_factory.mktemp("papers")))
 
     async def run() -> None:
-        connection = await connect(house.uri(scheme))
+        connection = await connect(harness.uri(scheme))
         happened: list[Happening] = []
         connection.listeners.append(happened.append)
         channel = await connection.channel()
         consumer = await channel.consume((await channel.declare_queue("", exclusive=True)).queue)
-        stopped = asyncio.create_task(asyncio.to_thread(house.broker.stop))
+        stopped = asyncio.create_task(asyncio.to_thread(harness.broker.stop))
         with pytest.raises(ConnectionForced, match="shutdown"):
             await consumer.next()
         await stopped
 
-    with house.broker, caplog.at_level(logging.WARNING):
+    with harness.broker, caplog.at_level(logging.WARNING):
         asyncio.run(asyncio.wait_for(run(), 20))
     assert "aborted at shutdown" not in caplog.text
 
@@ -277,7 +279,7 @@ def test_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
 @pytest.mark.feature("S3-09", "S3-10")
-def test_heartbeats_pass_through(scheme: str, house: House) -> None:
+def test_heartbeats_pass_through(scheme: str, harness: Harness) -> None:
     """With an interval of a second both sides would give up after two without them."""
 
     async def beats(connection: Connection) -> None:
@@ -289,16 +291,16 @@ def test_heartbeats_pass_through(scheme: str, house: House) -> None:
         channel = await connection.channel()
         await channel.close()
 
-    during(house.uri(scheme, heartbeat=1), beats)
+    during(harness.uri(scheme, heartbeat=1), beats)
 
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
 @pytest.mark.feature("S3-03")
-def test_a_port_that_speaks_something_else_is_an_error_with_its_address(scheme: str, house: House) -> None:
-    where = urlsplit(house.broker.amqp_url)
+def test_a_port_that_speaks_something_else_is_an_error_with_its_address(scheme: str, harness: Harness) -> None:
+    where = urlsplit(harness.broker.amqp_url)
     with pytest.raises(ConnectionLost, match=f"{scheme}://guest@127.0.0.1:{where.port}/"):
         during(f"{scheme}://127.0.0.1:{where.port}", lambda connection: asyncio.sleep(0))
-    with RawClient.open(house.broker.amqp_url) as bystander:
+    with RawClient.open(harness.broker.amqp_url) as bystander:
         bystander.is_alive()
 
 
@@ -320,8 +322,8 @@ def test_a_port_that_takes_connections_and_says_nothing_is_given_up_in_time(sche
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
 @pytest.mark.feature("S3-03")
-def test_threads_and_failover_come_this_way_too(scheme: str, house: House) -> None:
-    for uri in (house.uri(scheme), f"failover:({house.uri(scheme)})"):
+def test_threads_and_failover_come_this_way_too(scheme: str, harness: Harness) -> None:
+    for uri in (harness.uri(scheme), f"failover:({harness.uri(scheme)})"):
         with blocking.connect(uri) as connection:
             channel = connection.channel()
             channel.confirm_select()
@@ -334,12 +336,12 @@ def test_threads_and_failover_come_this_way_too(scheme: str, house: House) -> No
 
 @ONE_OF_A_KIND
 @pytest.mark.feature("S3-03")
-def test_the_management_shows_who_came_and_how(scheme: str, house: House) -> None:
+def test_the_management_shows_who_came_and_how(scheme: str, harness: Harness) -> None:
     async def shown(connection: Connection) -> None:
-        _, rows = await asyncio.to_thread(HttpApi(house.broker.http_url).get, "/api/connections")
+        _, rows = await asyncio.to_thread(HttpApi(harness.broker.http_url).get, "/api/connections")
         (row,) = [row for row in rows if row["user_provided_name"] == f"shown {scheme}"]
         assert row["ssl"] is SCHEMES[scheme][1]
         assert row["peer_host"] == "127.0.0.1"
         assert row["recv_oct"] > 0
 
-    during(house.uri(scheme, name=f"shown {scheme}"), shown)
+    during(harness.uri(scheme, name=f"shown {scheme}"), shown)

@@ -44,7 +44,7 @@ from leveret.wire.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from tests.support.peer_pair import House, Socket
+from tests.support.peer_pair import Harness, Socket
 from tests.support.raw_client import CAPABILITIES, RawClient, plain
 
 DELAY = 0.15
@@ -309,9 +309,9 @@ def test_nothing_is_done_before_the_login_is_decided(client: RawClient) -> None:
 
 def test_bytes_that_come_while_the_login_is_verified_are_not_looked_at() -> None:
     """Even if the socket hands them over although it was paused, as TLS layers may."""
-    house, socket = House(), Socket()
+    harness, socket = Harness(), Socket()
     waiting: list[Callable[[User | None], None]] = []
-    connection = Connection(house.broker, socket, lambda _, done: waiting.append(done), Limits(), "hasty")
+    connection = Connection(harness.broker, socket, lambda _, done: waiting.append(done), Limits(), "hasty")
     said = whole_handshake()
     cut = said.index(b"guest\0guest") + len("guest\0guest") + len("\x05en_US\xce")
     connection.receive(said[:cut])
@@ -319,7 +319,7 @@ def test_bytes_that_come_while_the_login_is_verified_are_not_looked_at() -> None
     for at in range(cut, len(said)):
         connection.receive(said[at : at + 1])
         assert connection.step is Step.AWAIT_TUNE_OK
-    waiting[0](house.broker.users.get("guest"))
+    waiting[0](harness.broker.users.get("guest"))
     assert connection.step is Step.OPEN
     assert list(connection.channels) == [1]
 

@@ -15,7 +15,7 @@ from leveret.api import messages as api_messages
 from leveret.api import published_message as published
 from leveret.http import bodies, sessions
 from tests.support.http_api import QUIET, HttpApi
-from tests.support.management_api import ManagementApi, as_guest
+from tests.support.management_api import ManagementApi
 
 DEEPEST_OF_AMQP = 32
 
@@ -24,11 +24,6 @@ DEEPEST_OF_AMQP = 32
 def broker() -> Iterator[Broker]:
     with Broker(QUIET) as broker:
         yield broker
-
-
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
 
 
 # ---- time

@@ -201,7 +201,7 @@ def test_a_connection_over_tls_tells_how_it_is_encrypted(tmp_path: Path) -> None
     )
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    authority.issue_cert("anna@house", common_name="anna").configure_cert(context)
+    authority.issue_cert("anna@harness", common_name="anna").configure_cert(context)
     with Broker(settings) as broker:
         parameters = pika.URLParameters(broker.amqps_url)
         parameters.ssl_options = pika.SSLOptions(context, "localhost")

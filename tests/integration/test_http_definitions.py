@@ -28,11 +28,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
-
-
 def export(admin: ManagementApi, path: str = "definitions") -> dict[str, Any]:
     status, answer = admin.get(path)
     assert status == 200, answer

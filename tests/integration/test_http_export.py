@@ -19,11 +19,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
-
-
 @pytest.mark.feature("S4-77")
 def test_an_export_has_what_was_declared_and_is_not_exclusive(broker: Broker, admin: ManagementApi) -> None:
     """Transient queues and exchanges too, as RabbitMQ exports them; not the exclusive queue of a connection."""

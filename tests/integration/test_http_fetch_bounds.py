@@ -41,14 +41,14 @@ def big_stream(api: HttpApi, vhost: EmbeddedVhost, number: int) -> None:
 def counted_jobs(broker: leveret.Broker) -> list[object]:
     """Grows with every job that goes to the threads."""
     jobs: list[object] = []
-    house = broker.node._pipeline
-    plain = house.in_worker
+    harness = broker.node._pipeline
+    plain = harness.in_worker
 
     async def counted(job: Any) -> Any:
         jobs.append(job)
         return await plain(job)
 
-    house.in_worker = counted  # type: ignore[method-assign]
+    harness.in_worker = counted  # type: ignore[method-assign]
     return jobs
 
 
@@ -77,8 +77,8 @@ def test_a_client_that_reads_nothing_holds_few_batches(
     jobs = counted_jobs(broker)
     connection = api.connect()
     connection.request("GET", located(MESSAGES, {"queue": "s", "columns": "body"}), headers=api.headers)
-    house = broker.node._pipeline
-    eventually(lambda: jobs and not broker.call(lambda: house._jobs))
+    harness = broker.node._pipeline
+    eventually(lambda: jobs and not broker.call(lambda: harness._jobs))
     assert len(jobs) < ALL_JOBS
     response = connection.getresponse()
     assert pa.ipc.open_stream(response).read_all().num_rows == 60_000

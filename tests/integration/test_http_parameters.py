@@ -26,11 +26,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
-
-
 def parameter(component: str, name: str, value: object, vhost: str = "/") -> dict[str, object]:
     return {"value": value, "vhost": vhost, "component": component, "name": name}
 

@@ -23,11 +23,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
-
-
 @pytest.mark.parametrize("kind", ["policies", "operator-policies"])
 @pytest.mark.feature("S4-77")
 def test_a_policy_is_set_changed_shown_and_deleted(admin: ManagementApi, kind: str) -> None:

@@ -9,18 +9,13 @@ import pytest
 
 from leveret import Broker
 from tests.support.http_api import QUIET
-from tests.support.management_api import ManagementApi, as_guest, as_user
+from tests.support.management_api import ManagementApi, as_user
 
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
     with Broker(QUIET) as broker:
         yield broker
-
-
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
 
 
 @pytest.mark.feature("S2-28")

@@ -11,18 +11,13 @@ import leveret
 from leveret.wire.properties import Properties
 from tests.support.command_line import Cli
 from tests.support.http_api import QUIET
-from tests.support.management_api import ManagementApi, as_guest, as_user
+from tests.support.management_api import ManagementApi, as_user
 
 
 @pytest.fixture
 def broker() -> Iterator[leveret.Broker]:
     with leveret.Broker(QUIET) as running:
         yield running
-
-
-@pytest.fixture
-def admin(broker: leveret.Broker) -> ManagementApi:
-    return as_guest(broker)
 
 
 def switch(admin: ManagementApi) -> None:

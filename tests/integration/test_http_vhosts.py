@@ -23,11 +23,6 @@ def broker() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture
-def admin(broker: Broker) -> ManagementApi:
-    return as_guest(broker)
-
-
 def names(answer: tuple[int, list[dict[str, str]]]) -> list[str]:
     assert answer[0] == 200, answer
     return [row["name"] for row in answer[1]]

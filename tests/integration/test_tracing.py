@@ -30,11 +30,6 @@ def broker() -> Iterator[leveret.Broker]:
 
 
 @pytest.fixture
-def admin(broker: leveret.Broker) -> ManagementApi:
-    return as_guest(broker)
-
-
-@pytest.fixture
 def channel(broker: leveret.Broker) -> Iterator[BlockingChannel]:
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     yield connection.channel()

@@ -44,7 +44,7 @@ from leveret.wire.methods import (
     TxSelect,
 )
 from tests.support.method_arguments import arguments_of
-from tests.support.peer_pair import Client, Content, House, split_frames
+from tests.support.peer_pair import Client, Content, Harness, split_frames
 
 pytestmark = pytest.mark.fuzz
 
@@ -61,7 +61,7 @@ def slices(data: bytes, cuts: list[int]) -> list[bytes]:
 
 def keep_the_law(client: Client, chunks: list[bytes]) -> list[Method | Content]:
     """Feed the chunks; everything heard, which is checked against the law."""
-    house = client.house
+    harness = client.harness
     for chunk in chunks:
         client.feed(chunk)
     if client.socket.written.startswith(PROTOCOL_HEADER):
@@ -77,13 +77,13 @@ def keep_the_law(client: Client, chunks: list[bytes]) -> list[Method | Content]:
         if isinstance(what, ConnectionClose | ChannelClose):
             assert what.reply_code != 541, what
     client.vanish()
-    other = house.client()
+    other = harness.client()
     other.declare("afterwards")
     other.publish("afterwards", b"m")
     assert other.get("afterwards", no_ack=True) is not None
-    house.turn()
-    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
-    assert len(house.broker.registry) == 1
+    harness.turn()
+    assert harness.broker.gauge.used == sum(queue.accounted for queue in harness.vhost.queues.values())
+    assert len(harness.broker.registry) == 1
     return heard
 
 
@@ -92,12 +92,12 @@ cuts = st.lists(st.integers(0, 1 << 16), max_size=6)
 
 @given(st.binary(max_size=200), cuts)
 def test_any_bytes_before_the_handshake(data: bytes, cuts: list[int]) -> None:
-    keep_the_law(House(limits=LIMITS).stranger(), slices(data, cuts))
+    keep_the_law(Harness(limits=LIMITS).stranger(), slices(data, cuts))
 
 
 @given(st.sampled_from([PROTOCOL_HEADER, PROTOCOL_HEADER + LOGIN, OPENING]), st.binary(max_size=200), cuts)
 def test_any_bytes_at_any_stage_of_the_handshake(before: bytes, data: bytes, cuts: list[int]) -> None:
-    keep_the_law(House(limits=LIMITS).stranger(), slices(before + data, cuts))
+    keep_the_law(Harness(limits=LIMITS).stranger(), slices(before + data, cuts))
 
 
 @given(
@@ -106,7 +106,7 @@ def test_any_bytes_at_any_stage_of_the_handshake(before: bytes, data: bytes, cut
 )
 def test_sound_frames_of_any_content(made: list[tuple[int, int, bytes]], cuts: list[int]) -> None:
     data = b"".join(frame(kind, channel, payload) for kind, channel, payload in made)
-    keep_the_law(House(limits=LIMITS).client(), slices(data, cuts))
+    keep_the_law(Harness(limits=LIMITS).client(), slices(data, cuts))
 
 
 # ---- methods with arguments that make sense, and sense that is not there
@@ -166,7 +166,7 @@ def utterances(draw: st.DrawFn) -> bytes:
 
 def prepared() -> Client:
     """A client with two channels, queues of every kind, and deliveries unacked."""
-    client = House(limits=LIMITS).client(frame_max=4096)
+    client = Harness(limits=LIMITS).client(frame_max=4096)
     client.open_channel(2)
     for name, arguments in (("q", {}), ("p", {"x-max-priority": 3, "x-message-ttl": 1000})):
         client.declare(name, arguments=arguments)
@@ -226,13 +226,13 @@ def retold(client: Client, chunks: list[bytes]) -> dict[str, object]:
             deliveries.append((channel, what.tag, what.body, what.properties))
         else:
             answers.append((channel, what))
-    queue = client.house.queue("a")
-    left = (queue.ready, queue.unacked, client.house.broker.gauge.used)
+    queue = client.harness.queue("a")
+    left = (queue.ready, queue.unacked, client.harness.broker.gauge.used)
     return {"answers": answers, "deliveries": deliveries, "confirmed": confirmed, "left": left}
 
 
 def test_the_conversation_is_a_right_one() -> None:
-    client = House().client(frame_max=4096)
+    client = Harness().client(frame_max=4096)
     told = retold(client, [conversation(client)])
     assert told["confirmed"] == set(range(1, 21))
     assert len(told["deliveries"]) == 4  # type: ignore[arg-type]
@@ -241,7 +241,7 @@ def test_the_conversation_is_a_right_one() -> None:
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8, 9, 64, 1_000])
 def test_a_right_conversation_sounds_the_same_in_steps_of_any_size(step: int) -> None:
-    whole, cut = House().client(frame_max=4096), House().client(frame_max=4096)
+    whole, cut = Harness().client(frame_max=4096), Harness().client(frame_max=4096)
     data = conversation(whole)
     chunks = [data[at : at + step] for at in range(0, len(data), step)]
     assert retold(cut, chunks) == retold(whole, [data])
@@ -249,14 +249,14 @@ def test_a_right_conversation_sounds_the_same_in_steps_of_any_size(step: int) ->
 
 @given(st.lists(st.integers(0, 1 << 20), max_size=12))
 def test_a_right_conversation_sounds_the_same_however_it_is_cut(cuts: list[int]) -> None:
-    whole, cut = House().client(frame_max=4096), House().client(frame_max=4096)
+    whole, cut = Harness().client(frame_max=4096), Harness().client(frame_max=4096)
     data = conversation(whole)
     assert retold(cut, slices(data, cuts)) == retold(whole, [data])
 
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    frames = split_frames(conversation(House().client(frame_max=4096)))
+    frames = split_frames(conversation(Harness().client(frame_max=4096)))
     for _ in range(draw(st.integers(0, 4))):
         at, to = draw(st.integers(0, len(frames) - 1)), draw(st.integers(0, len(frames) - 1))
         how = draw(st.sampled_from(["duplicate", "move", "drop", "swap", "other channel"]))
@@ -278,7 +278,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 @given(damaged(), cuts)
 def test_a_damaged_conversation_keeps_the_law(data: bytes, cuts: list[int]) -> None:
-    keep_the_law(House(limits=LIMITS).client(frame_max=4096), slices(data, cuts))
+    keep_the_law(Harness(limits=LIMITS).client(frame_max=4096), slices(data, cuts))
 
 
 @given(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=9))
@@ -286,5 +286,5 @@ def test_a_peer_that_says_too_large_a_frame_is_refused_in_any_slicing(extra: int
     """The header of a frame is enough to refuse it: nobody waits for the rest, or gathers it."""
     said = bytes([1, 0, 1]) + min(4097 + extra, 0xFFFFFFFF).to_bytes(4, "big") + more
     for chunks in ([said], [said[:7], said[7:]], [bytes([each]) for each in said]):
-        heard = keep_the_law(House(limits=LIMITS).client(frame_max=4096), chunks)
+        heard = keep_the_law(Harness(limits=LIMITS).client(frame_max=4096), chunks)
         assert [getattr(what, "reply_code", None) for what in heard] == [501]

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from leveret.backlog import lease_builder, lease_release, pager
 from leveret.wire.methods import QueuePurge
 from tests.support.leasing import LeaseReader, open_leases
-from tests.support.stored_house import StoredHouse
+from tests.support.stored_harness import StoredHarness
 
 SMALL = {pager: {"WORTH_IT": 2, "SMALL_GAP": 3, "LOAD_BYTES": 200, "SQUEEZED": 100, "LOOK_AGAIN": 3}}
 SMALL |= {lease_builder: {"STEP": 4}, lease_release: {"STEP": 3, "READ_BYTES": 150, "RUNS_AT_ONCE": 2}}
@@ -37,7 +37,7 @@ class LeasesMachine(RuleBasedStateMachine):
 
     @initialize(highest=st.sampled_from([0, 0, 2]))
     def start(self, highest: int) -> None:
-        self.house = StoredHouse(queue_memory=150, segment_size=900)
+        self.harness = StoredHarness(queue_memory=150, segment_size=900)
         self.highest = highest
         self.published = 0
         self.size = 0
@@ -47,7 +47,7 @@ class LeasesMachine(RuleBasedStateMachine):
         self.leases: dict[str, dict[int, list[bytes]]] = {reader: {} for reader in READERS}
         self.leased: dict[bytes, Place] = {}
         self.committed = dict.fromkeys(READERS, 0)
-        self.client = self.house.client()
+        self.client = self.harness.client()
         arguments = {"x-max-priority": highest} if highest else {}
         self.client.declare("q", durable=True, arguments=arguments)
 
@@ -58,7 +58,7 @@ class LeasesMachine(RuleBasedStateMachine):
         bodies = [b"%05d" % each for each in range(self.published, self.published + number)]
         self.published += number
         self.client.publish("q", *bodies, delivery_mode=2, priority=priority)
-        self.size = self.size or self.house.queue("q").bytes // number
+        self.size = self.size or self.harness.queue("q").bytes // number
         for body in bodies:
             self.ready[-min(priority, self.highest), int(body)] = body
 
@@ -96,9 +96,9 @@ class LeasesMachine(RuleBasedStateMachine):
     @rule()
     def squeeze(self) -> None:
         """The broker is short of memory for a moment."""
-        self.house.broker.gauge.is_short = True
-        self.house.queue("q").touch()
-        self.house.turn()
+        self.harness.broker.gauge.is_short = True
+        self.harness.queue("q").touch()
+        self.harness.turn()
 
     # ---- leases
 
@@ -108,7 +108,7 @@ class LeasesMachine(RuleBasedStateMachine):
     @rule(reader=st.sampled_from(READERS), most=st.integers(1, 15))
     def take(self, reader: str, most: int) -> None:
         after = self._last(reader)
-        number = LeaseReader(self.house, "q", reader).take(after, most)
+        number = LeaseReader(self.harness, "q", reader).take(after, most)
         due = sorted(self.ready)[:most]
         assert number == after + bool(due)
         if due:
@@ -123,7 +123,7 @@ class LeasesMachine(RuleBasedStateMachine):
         """By asking for it again."""
         every = [(reader, number) for reader, leases in self.leases.items() for number in leases]
         reader, number = every[chosen % len(every)]
-        hand = LeaseReader(self.house, "q", reader)
+        hand = LeaseReader(self.harness, "q", reader)
         assert hand.take(number - 1, 1) == number
         slices = [hand.bodies(number, index, of) for index in range(of)]
         assert [body for some in slices for body in some] == self.leases[reader][number]
@@ -138,14 +138,14 @@ class LeasesMachine(RuleBasedStateMachine):
         for body in bodies:
             del self.leased[body]
         self.committed[reader] = through
-        assert LeaseReader(self.house, "q", reader).commit(through) == (through, len(bodies))
+        assert LeaseReader(self.harness, "q", reader).commit(through) == (through, len(bodies))
 
     @rule(reader=st.sampled_from(READERS), chosen=st.none() | st.integers(0, 100))
     def release(self, reader: str, chosen: int | None) -> None:
         numbers = sorted(self.leases[reader])
         number = None if chosen is None or not numbers else numbers[chosen % len(numbers)]
         back = [body for each in numbers if number in (None, each) for body in self.leases[reader].pop(each)]
-        assert LeaseReader(self.house, "q", reader).release(number) == len(back)
+        assert LeaseReader(self.harness, "q", reader).release(number) == len(back)
         if number is None:
             self.committed[reader] = 0
         for body in back:
@@ -155,8 +155,8 @@ class LeasesMachine(RuleBasedStateMachine):
 
     @rule(is_clean=st.booleans(), image=st.integers(0, 7))
     def restart(self, is_clean: bool, image: int) -> None:
-        self.house = (self.house.stopped() if is_clean else self.house.crashed(image=image)).again()
-        self.client = self.house.client()
+        self.harness = (self.harness.stopped() if is_clean else self.harness.crashed(image=image)).again()
+        self.client = self.harness.client()
         self.ready |= self.unacked
         self.unacked.clear()
         self.held.clear()
@@ -165,23 +165,23 @@ class LeasesMachine(RuleBasedStateMachine):
 
     @invariant()
     def books_agree(self) -> None:
-        if not hasattr(self, "house"):
+        if not hasattr(self, "harness"):
             return
-        self.house.broker.gauge.is_short = False
-        self.house.rest()
-        queue = self.house.queue("q")
+        self.harness.broker.gauge.is_short = False
+        self.harness.rest()
+        queue = self.harness.queue("q")
         assert queue.ready == len(self.ready)
         assert queue.unacked == len(self.unacked) + len(self.leased)
         assert queue.bytes == self.size * (len(self.ready) + queue.unacked)
         assert queue.held == self.size * queue.unacked
         expected = {("q", reader, n): len(some) for reader, all_ in self.leases.items() for n, some in all_.items()}
-        assert open_leases(self.house) == expected
+        assert open_leases(self.harness) == expected
 
     @invariant()
     def the_disk_has_all_that_is_not_settled(self) -> None:
-        if hasattr(self, "house"):
+        if hasattr(self, "harness"):
             kept = [*self.ready.values(), *self.unacked.values(), *self.leased]
-            assert sorted(self.house.waiting_on_disk("q")) == sorted(kept)
+            assert sorted(self.harness.waiting_on_disk("q")) == sorted(kept)
 
 
 LeasesMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

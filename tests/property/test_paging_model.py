@@ -38,7 +38,7 @@ from leveret.wire.methods import (
 from tests.support.durable_model import DurableMessage, DurableQueue
 from tests.support.peer_pair import Client, Content, split_frames
 from tests.support.queue_model import NEVER, ModelConsumer, ModelMessage
-from tests.support.stored_house import StoredHouse, StoredLife
+from tests.support.stored_harness import StoredHarness, StoredLife
 
 LIMITS = {"WORTH_IT": 2, "SMALL_GAP": 3, "LOAD_BYTES": 200, "SQUEEZED": 100, "LOOK_AGAIN": 3}
 USUAL = {name: getattr(pager, name) for name in LIMITS}
@@ -67,7 +67,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @initialize(names=st.lists(st.sampled_from(sorted(QUEUES)), min_size=1, max_size=2, unique=True))
     def start(self, names: list[str]) -> None:
-        self.house = StoredHouse(queue_memory=150, segment_size=700)
+        self.harness = StoredHarness(queue_memory=150, segment_size=700)
         self.model = {name: self._modelled(name) for name in names}
         self.bodies = 0
         self.tags = 0
@@ -80,7 +80,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     def _connect(self) -> None:
         """Clients of a new life; queues that are there are declared again without a difference."""
-        self.publisher, self.admin, self.peer = (self.house.client() for _ in range(3))
+        self.publisher, self.admin, self.peer = (self.harness.client() for _ in range(3))
         self.publisher.ask(ConfirmSelect())
         self.published: dict[int, list[DurableMessage]] = {}  # by confirm number
         self.numbers = 0
@@ -98,7 +98,7 @@ class PagingMachine(RuleBasedStateMachine):
 
     @property
     def now(self) -> float:
-        return self.house.clock.wall()
+        return self.harness.clock.wall()
 
     def _pick(self, index: int) -> tuple[str, DurableQueue]:
         name = list(self.model)[index % len(self.model)]
@@ -186,7 +186,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.peer.send(BasicAck(tag, multiple) if how == "ack" else BasicNack(tag, multiple, how == "requeue"))
         self._listen()
 
-    @precondition(lambda self: hasattr(self, "house") and not self.house.is_slow)
+    @precondition(lambda self: hasattr(self, "harness") and not self.harness.is_slow)
     @rule(index=st.integers(0, 1), no_ack=st.booleans())
     def get(self, index: int, no_ack: bool) -> None:
         name, queue = self._pick(index)
@@ -209,11 +209,11 @@ class PagingMachine(RuleBasedStateMachine):
         number = len(queue.ready)
         queue.purge()
         self.admin.send(QueuePurge(name))
-        if not self.house.is_slow:
+        if not self.harness.is_slow:
             assert self.admin.heard() == [QueuePurgeOk(number)]
         self._listen()
 
-    @precondition(lambda self: hasattr(self, "house") and not self.house.is_slow)
+    @precondition(lambda self: hasattr(self, "harness") and not self.harness.is_slow)
     @rule(index=st.integers(0, 1))
     def delete_and_declare_again(self, index: int) -> None:
         """Under the same name; nothing of the old one may ever be seen in the new one."""
@@ -233,40 +233,40 @@ class PagingMachine(RuleBasedStateMachine):
 
     @rule(seconds=seconds)
     def wait(self, seconds: int) -> None:
-        self.house.advance(seconds)
+        self.harness.advance(seconds)
         self._listen()
 
     @rule(is_short=st.booleans())
     def squeeze(self, is_short: bool) -> None:
         """The broker is short of memory, or not any more."""
-        self.house.broker.memory.shortage = -1 if is_short else 1 << 30
-        self.house.turn()
+        self.harness.broker.memory.shortage = -1 if is_short else 1 << 30
+        self.harness.turn()
         self._listen()
 
     @rule()
     def slow_down(self) -> None:
-        self.house.is_slow = True
+        self.harness.is_slow = True
 
-    @precondition(lambda self: hasattr(self, "house") and self.house.is_slow)
+    @precondition(lambda self: hasattr(self, "harness") and self.harness.is_slow)
     @rule(how=st.sampled_from(["write", "read", "read", "work", "work and stay fast"]))
     def let_the_disk(self, how: str) -> None:
         if how == "write":
-            self.house.write()
+            self.harness.write()
         elif how == "read":
-            self.house.read()
+            self.harness.read()
         else:
-            self.house.is_slow = False
-            self.house.rest()
+            self.harness.is_slow = False
+            self.harness.rest()
             self._listen()
-            self.house.is_slow = how == "work"
+            self.harness.is_slow = how == "work"
         self._listen()
 
     @rule(seconds=seconds)
     def stop_and_start(self, seconds: int) -> None:
-        self.house.is_slow = False
-        self.house.rest()
+        self.harness.is_slow = False
+        self.harness.rest()
         self._listen()
-        life = self.house.stopped(seconds)
+        life = self.harness.stopped(seconds)
         for queue in self.model.values():
             queue.stop()
         self._live_on(life)
@@ -275,15 +275,15 @@ class PagingMachine(RuleBasedStateMachine):
     def crash_and_start(self, seconds: int, image: int) -> None:
         """Any of the disks that a power cut may leave."""
         self._listen()
-        self._live_on(self.house.crashed(seconds, image=image), crashed=True)
+        self._live_on(self.harness.crashed(seconds, image=image), crashed=True)
 
     def _live_on(self, life: StoredLife, crashed: bool = False) -> None:
-        self.house = life.again()
+        self.harness = life.again()
         for name, queue in self.model.items():
             if queue.is_durable:
-                assert name in self.house.vhost.queues, "declare-ok was heard in an earlier life"
+                assert name in self.harness.vhost.queues, "declare-ok was heard in an earlier life"
             if crashed:
-                queue.crash(self.house.waiting_on_disk(name) if queue.is_durable else [], self.now)
+                queue.crash(self.harness.waiting_on_disk(name) if queue.is_durable else [], self.now)
             queue.bury(self.now)
         self._connect()
         self._listen()
@@ -317,14 +317,14 @@ class PagingMachine(RuleBasedStateMachine):
         went: dict[tuple[DurableQueue, bytes], ModelMessage] = {}
         for queue in self.model.values():
             mine = {each.tag: heard.pop(each.tag) for each in queue.consumers if each.tag in heard}
-            found = queue.hear(mine, self.now, complete=not self.house.is_slow)
+            found = queue.hear(mine, self.now, complete=not self.harness.is_slow)
             went |= {(queue, body): message for body, message in found.items()}
         assert not heard, "nobody is delivered to who does not consume"
         for consumer_tag, tag, body in order:
             assert tag == self.next_tag, "delivery tags count up"
             queue, consumer = self.consumers[consumer_tag]
             self._took(queue, went[queue, body], consumer, consumer.no_ack)
-        if not self.house.is_slow:
+        if not self.harness.is_slow:
             for queue in self.model.values():
                 queue.on_disk()
 
@@ -336,21 +336,21 @@ class PagingMachine(RuleBasedStateMachine):
                 numbers = [number for number in self.published if number <= confirm.delivery_tag]
             for message in [message for number in numbers for message in self.published.pop(number)]:
                 message.is_confirmed = True
-        assert self.house.is_slow or not self.published, "every publish is confirmed"
+        assert self.harness.is_slow or not self.published, "every publish is confirmed"
 
     def _answers(self, client: Client) -> list[Method]:
         return [what for what in client.heard() if isinstance(what, Method)]
 
     @invariant()
     def counts_agree(self) -> None:
-        if not hasattr(self, "model") or self.house.is_slow:
+        if not hasattr(self, "model") or self.harness.is_slow:
             return
         for what in self._answers(self.admin):
             assert isinstance(what, QueuePurgeOk), "answers of a slow time"
         for name, queue in self.model.items():
             answer = self.admin.ask(QueueDeclare(name, passive=True))
             assert answer == QueueDeclareOk(name, len(queue.ready), len(queue.consumers))
-            real = self.house.queue(name)
+            real = self.harness.queue(name)
             assert real.unacked == len(queue.unacked)
             if not any(lane.page_stop for lane in real.lanes):  # else sizes may be estimates
                 assert real.bytes == queue.bytes
@@ -362,16 +362,16 @@ class PagingMachine(RuleBasedStateMachine):
             setattr(pager, name, value)
         if not hasattr(self, "model"):
             return
-        self.house.is_slow = False
-        self.house.rest()
+        self.harness.is_slow = False
+        self.harness.rest()
         for client in (self.publisher, self.peer):
             client.vanish()
         for name in self.model:
             self.admin.send(QueuePurge(name))
-        self.house.work()
-        assert self.house.broker.gauge.used == 0
-        assert all(queue.bytes == queue.unacked == 0 for queue in self.house.vhost.queues.values())
-        assert not any(len(log.index) for log in self.house.store.journal.lanes.values())
+        self.harness.work()
+        assert self.harness.broker.gauge.used == 0
+        assert all(queue.bytes == queue.unacked == 0 for queue in self.harness.vhost.queues.values())
+        assert not any(len(log.index) for log in self.harness.store.journal.lanes.values())
 
 
 PagingMachine.TestCase.settings = settings(stateful_step_count=30, deadline=None, max_examples=150)

@@ -38,7 +38,7 @@ from leveret.wire.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from tests.support.peer_pair import Client, Content, House, split_frames
+from tests.support.peer_pair import Client, Content, Harness, split_frames
 from tests.support.queue_model import NEVER, ModelConsumer, ModelMessage, ModelQueue
 
 QUEUES: dict[str, dict[str, object]] = {
@@ -72,10 +72,10 @@ class QueueMachine(RuleBasedStateMachine):
         consumers=st.lists(st.tuples(seats, queues, st.sampled_from([0, 1, 2, 5]), st.booleans()), max_size=3),
     )
     def start(self, names: list[str], consumers: list[tuple[tuple[int, int], int, int, bool]]) -> None:
-        self.house = House()
-        self.publisher = self.house.client()
+        self.harness = Harness()
+        self.publisher = self.harness.client()
         self.publisher.ask(ConfirmSelect())
-        self.clients: list[Client] = [self.house.client(), self.house.client()]
+        self.clients: list[Client] = [self.harness.client(), self.harness.client()]
         self.clients[0].open_channel(2)
         self.seats: dict[tuple[int, int], Seat] = defaultdict(Seat)
         self.model: dict[str, ModelQueue] = {}
@@ -99,7 +99,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @property
     def now(self) -> float:
-        return self.house.clock.now()
+        return self.harness.clock.now()
 
     # ---- what clients do
 
@@ -244,14 +244,14 @@ class QueueMachine(RuleBasedStateMachine):
         if politely:
             client.send(ConnectionClose(200, "bye"), channel=0)
         client.vanish()
-        self.clients[number] = self.house.client()
+        self.clients[number] = self.harness.client()
         if number == 0:
             self.clients[0].open_channel(2)
         self._listen()
 
     @rule(seconds=st.sampled_from([0, 1, 3, 8, 61]))
     def wait(self, seconds: int) -> None:
-        self.house.advance(seconds)
+        self.harness.advance(seconds)
         for queue in self.model.values():
             queue.bury(self.now)
         self._listen()
@@ -316,10 +316,10 @@ class QueueMachine(RuleBasedStateMachine):
         for name, queue in self.model.items():
             answer = self.publisher.ask(QueueDeclare(name, passive=True))
             assert answer == QueueDeclareOk(name, len(queue.ready), len(queue.consumers))
-            real = self.house.queue(name)
+            real = self.harness.queue(name)
             assert (real.unacked, real.bytes) == (len(queue.unacked), queue.bytes)
             used += queue.bytes + (len(queue.ready) + len(queue.unacked)) * PER_MESSAGE
-        assert self.house.broker.gauge.used == used
+        assert self.harness.broker.gauge.used == used
 
     def teardown(self) -> None:
         """When all is drained, nothing is left of it."""
@@ -329,8 +329,8 @@ class QueueMachine(RuleBasedStateMachine):
             client.vanish()
         for name in self.model:
             self.publisher.ask(QueuePurge(name))
-        assert self.house.broker.gauge.used == 0
-        assert all(queue.bytes == queue.unacked == 0 for queue in self.house.vhost.queues.values())
+        assert self.harness.broker.gauge.used == 0
+        assert all(queue.bytes == queue.unacked == 0 for queue in self.harness.vhost.queues.values())
 
 
 QueueMachine.TestCase.settings = settings(stateful_step_count=40, deadline=None)

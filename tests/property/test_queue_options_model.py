@@ -19,7 +19,7 @@ from leveret.backlog import pager
 from leveret.wire.methods import BasicAck, BasicCancel, BasicNack, ConfirmSelect, QueuePurge, QueuePurgeOk
 from tests.support.options_model import Holding, OptionsModel, Rules
 from tests.support.peer_pair import Client, Content
-from tests.support.stored_house import StoredHouse, StoredLife
+from tests.support.stored_harness import StoredHarness, StoredLife
 
 SECONDS = st.sampled_from([0, 1, 2, 3, 5, 8, 10, 30])
 RULES = st.builds(
@@ -47,7 +47,7 @@ class OptionsMachine(RuleBasedStateMachine):
         if self.is_small:
             for name, value in (("WORTH_IT", 2), ("LOOK_AGAIN", 1), ("SMALL_GAP", 2), ("LOAD_BYTES", 150)):
                 self.patch.setattr(pager, name, value)
-        self.house = StoredHouse(queue_memory=memory)
+        self.harness = StoredHarness(queue_memory=memory)
         # A head that has to be read before it can be sent on leaves the queue a moment later. What dies of age in that
         # moment makes room too: that is right, and nothing that this model knows. Nor does it know that bytes on disk
         # are counted too low when some of them die unread, or were left by an earlier life.
@@ -63,9 +63,9 @@ class OptionsMachine(RuleBasedStateMachine):
         self.client.declare("q", durable=True, arguments=rules.arguments())
 
     def _connect(self) -> None:
-        self.client: Client = self.house.client()
-        self.eater: Client = self.house.client()
-        self.publisher: Client = self.house.client()
+        self.client: Client = self.harness.client()
+        self.eater: Client = self.harness.client()
+        self.publisher: Client = self.harness.client()
         self.publisher.ask(ConfirmSelect())
         self.confirms = 0
 
@@ -181,7 +181,7 @@ class OptionsMachine(RuleBasedStateMachine):
         self.model.leave()
         self.eater.vanish()  # first, or it would get what the other held
         self.client.vanish()
-        self.client, self.eater = self.house.client(), self.house.client()
+        self.client, self.eater = self.harness.client(), self.harness.client()
 
     def _purge(self) -> None:
         answer = self.client.ask(QueuePurge("q"))
@@ -201,7 +201,7 @@ class OptionsMachine(RuleBasedStateMachine):
     @rule(seconds=SECONDS)
     def wait(self, seconds: int) -> None:
         self.model.advance(seconds)
-        self.house.advance(seconds)
+        self.harness.advance(seconds)
         self._eat()
 
     # What waits for a retry and was left on disk by an earlier life counts as ready until it is read.
@@ -213,20 +213,20 @@ class OptionsMachine(RuleBasedStateMachine):
         assert not self.model.delivered
         if cleanly:
             self.eater.vanish()  # first, or it would get what the other held
-        life: StoredLife = self.house.stopped(seconds) if cleanly else self.house.crashed(seconds, image=0)
-        self.house = life.again()
+        life: StoredLife = self.harness.stopped(seconds) if cleanly else self.harness.crashed(seconds, image=0)
+        self.harness = life.again()
         self._connect()
 
     # ---- what must hold
 
     @invariant()
     def counts_agree(self) -> None:
-        if not hasattr(self, "house"):
+        if not hasattr(self, "harness"):
             return
-        queue, model = self.house.queue("q"), self.model
+        queue, model = self.harness.queue("q"), self.model
         assert (queue.ready, queue.unacked) == (len(model.ready), len(model.held))
         assert (0 if queue.delayed is None else len(queue.delayed)) == len(model.waiting)
-        assert self.house.queue("dead").ready == len(model.dead)
+        assert self.harness.queue("dead").ready == len(model.dead)
         if not (model.ready or model.held or model.waiting):
             assert (queue.bytes, queue.held) == (0, 0)
 

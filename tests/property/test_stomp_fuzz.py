@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.session.limits import Limits
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 from tests.support.stomp_client import StompFrame, made
-from tests.support.stomp_house import StompPeer
+from tests.support.stomp_harness import StompPeer
 
 pytestmark = pytest.mark.fuzz
 
@@ -33,7 +33,7 @@ def slices(data: bytes, cuts: list[int]) -> list[bytes]:
 
 def keep_the_law(peer: StompPeer, chunks: list[bytes]) -> list[StompFrame]:
     """Feed the chunks; everything heard, which is checked against the law."""
-    house = peer.house
+    harness = peer.harness
     for chunk in chunks:
         peer.feed(chunk)
     heard = peer.heard()
@@ -45,13 +45,13 @@ def keep_the_law(peer: StompPeer, chunks: list[bytes]) -> list[StompFrame]:
         assert errors[0]["message"] != "internal_error", errors[0]
         assert peer.socket.closed
     peer.vanish()
-    other = StompPeer.open(house)
+    other = StompPeer.open(harness)
     (receipt,) = other.ask("SEND", b"m", destination="/queue/afterwards", receipt="1")
     assert receipt.command == "RECEIPT"
-    house.turn()
-    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.every_queue())
-    assert all(not queue.unacked and not queue.consumers for queue in house.vhost.queues.values())
-    assert len(house.broker.registry) == 1
+    harness.turn()
+    assert harness.broker.gauge.used == sum(queue.accounted for queue in harness.vhost.every_queue())
+    assert all(not queue.unacked and not queue.consumers for queue in harness.vhost.queues.values())
+    assert len(harness.broker.registry) == 1
     return heard
 
 
@@ -85,7 +85,7 @@ def utterances(draw: st.DrawFn) -> bytes:
 
 def prepared() -> StompPeer:
     """A peer with subscriptions, a transaction, and messages that it owes an ack for."""
-    peer = StompPeer.open(House(limits=LIMITS))
+    peer = StompPeer.open(Harness(limits=LIMITS))
     peer.ask("SUBSCRIBE", destination="/queue/q", id="1", ack="client")
     peer.ask("SUBSCRIBE", destination="/topic/t", id="0")
     peer.ask("BEGIN", transaction="t")
@@ -97,12 +97,12 @@ def prepared() -> StompPeer:
 
 @given(st.binary(max_size=200), cuts)
 def test_any_bytes_before_the_login(data: bytes, cuts: list[int]) -> None:
-    keep_the_law(StompPeer(House(limits=LIMITS)), slices(data, cuts))
+    keep_the_law(StompPeer(Harness(limits=LIMITS)), slices(data, cuts))
 
 
 @given(st.binary(max_size=200), cuts)
 def test_any_bytes_after_the_login(data: bytes, cuts: list[int]) -> None:
-    keep_the_law(StompPeer(House(limits=LIMITS)), slices(made("CONNECT", LOGIN) + data, cuts))
+    keep_the_law(StompPeer(Harness(limits=LIMITS)), slices(made("CONNECT", LOGIN) + data, cuts))
 
 
 @given(st.lists(utterances(), max_size=10), cuts)
@@ -129,7 +129,7 @@ def conversation(peer: StompPeer) -> bytes:
 
 @given(cuts)
 def test_slicing_changes_nothing(cuts: list[int]) -> None:
-    peer = StompPeer(House(limits=LIMITS))
+    peer = StompPeer(Harness(limits=LIMITS))
     heard = keep_the_law(peer, slices(conversation(peer), cuts))
     receipts = [frame["receipt-id"] for frame in heard if frame.command == "RECEIPT"]
     assert sorted(receipts) == [str(number) for number in range(1, 8)]
@@ -139,7 +139,7 @@ def test_slicing_changes_nothing(cuts: list[int]) -> None:
 
 @given(st.integers(0, 1 << 16), st.integers(0, 255), cuts)
 def test_one_wrong_byte(place: int, byte: int, cuts: list[int]) -> None:
-    peer = StompPeer(House(limits=LIMITS))
+    peer = StompPeer(Harness(limits=LIMITS))
     data = bytearray(conversation(peer))
     data[place % len(data)] = byte
     keep_the_law(peer, slices(bytes(data), cuts))

@@ -16,7 +16,7 @@ from leveret.queues.stream import StreamQueue
 from leveret.wire.content import body_of
 from leveret.wire.methods import BasicAck, BasicCancel, BasicConsume, BasicNack, BasicQos, ConfirmSelect
 from tests.support.peer_pair import Client, Content
-from tests.support.stored_house import StoredHouse, StoredLife
+from tests.support.stored_harness import StoredHarness, StoredLife
 
 SMALL = {"LEAST_READ": 200, "MOST_READ": 600, "BURST": 7, "AHEAD": 5, "LOOKS": 6}
 USUAL = {name: getattr(stream_readers, name) for name in SMALL}
@@ -59,7 +59,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.house = StoredHouse(segment_size=3000)
+        self.harness = StoredHarness(segment_size=3000)
         self.published: list[tuple[bytes, str]] = []  # by offset: body and kind
         self.confirmed = 0  # offsets below are
         self.safe: dict[str, int | None] = {}  # by name: where its reader goes on; None: not known
@@ -67,7 +67,7 @@ class StreamMachine(RuleBasedStateMachine):
         self._connect()
 
     def _connect(self) -> None:
-        self.publisher, self.admin = self.house.client(), self.house.client()
+        self.publisher, self.admin = self.harness.client(), self.harness.client()
         self.publisher.ask(ConfirmSelect())
         self.before = len(self.published)  # confirm number 1 is the next
         self.admin.declare("s", durable=True, arguments=ARGUMENTS)
@@ -76,7 +76,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @property
     def stream(self) -> StreamQueue:
-        queue = self.house.queue("s")
+        queue = self.harness.queue("s")
         assert isinstance(queue, StreamQueue)
         return queue
 
@@ -89,7 +89,7 @@ class StreamMachine(RuleBasedStateMachine):
         slowly=st.booleans(),
     )
     def publish(self, kinds: list[str], size: int, mode: int, slowly: bool) -> None:
-        self.house.is_slow = self.house.is_slow or slowly
+        self.harness.is_slow = self.harness.is_slow or slowly
         frames = b""
         for kind in kinds:
             self.number += 1
@@ -110,7 +110,7 @@ class StreamMachine(RuleBasedStateMachine):
         if len(self.readers) >= 4 or (name is not None and any(each.name == name for each in self.readers)):
             return
         wants = wants if name is None else NAMES[name]
-        reader = ModelReader(self.house.client(), prefetch, name, wants)
+        reader = ModelReader(self.harness.client(), prefetch, name, wants)
         arguments: dict[str, object] = {"x-stream-offset": start}
         if name is not None:
             arguments["x-stream-consumer"] = name
@@ -167,44 +167,44 @@ class StreamMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.6, 0.6, 2, 90]), is_short=st.booleans())
     def wait(self, seconds: float, is_short: bool) -> None:
         """The broker may be short of memory from now on."""
-        self.house.broker.memory.shortage = -1 if is_short else 1 << 30
-        self.house.advance(seconds)
+        self.harness.broker.memory.shortage = -1 if is_short else 1 << 30
+        self.harness.advance(seconds)
         self._listen()
 
-    @precondition(lambda self: hasattr(self, "house") and self.house.is_slow)
+    @precondition(lambda self: hasattr(self, "harness") and self.harness.is_slow)
     @rule(how=st.sampled_from(["write", "stream", "stream", "read", "work"]))
     def let_the_disk(self, how: str) -> None:
         if how == "write":
-            self.house.write()
+            self.harness.write()
         elif how == "stream":
-            self.house.write_stream()
-            self.house.turn()
+            self.harness.write_stream()
+            self.harness.turn()
         elif how == "read":
-            self.house.read()
+            self.harness.read()
         else:
-            self.house.is_slow = False
-            self.house.rest()
+            self.harness.is_slow = False
+            self.harness.rest()
         self._listen()
 
     @rule(image=st.integers(0, 9) | st.none())
     def end_and_start(self, image: int | None) -> None:
         """By a clean stop, or by a power cut that leaves one of many disks."""
         if image is None:
-            self.house.is_slow = False
-            self.house.rest()
+            self.harness.is_slow = False
+            self.harness.rest()
             self._listen()
-            self._live_on(self.house.stopped(5))
+            self._live_on(self.harness.stopped(5))
             return
         self._listen()
         for name, safe in self.safe.items():  # what was acked in the last moment may be given again
-            kept = self.house.vhost.stream_offsets.get("s", name)
+            kept = self.harness.vhost.stream_offsets.get("s", name)
             if safe is not None and kept is not None:
                 self._check_passed_over(NAMES[name], safe, kept)
-            self.safe[name] = None if self.house.is_slow else kept
-        self._live_on(self.house.crashed(5, image=image))
+            self.safe[name] = None if self.harness.is_slow else kept
+        self._live_on(self.harness.crashed(5, image=image))
 
     def _live_on(self, life: StoredLife) -> None:
-        self.house = life.again()
+        self.harness = life.again()
         stream = self.stream
         assert stream.next_offset == stream.tail, "all that was left is in the files"
         assert self.confirmed <= stream.tail <= len(self.published)
@@ -232,7 +232,7 @@ class StreamMachine(RuleBasedStateMachine):
             for what in reader.client.heard():
                 assert isinstance(what, Content), what
                 self._given(reader, what)
-            if not self.house.is_slow:
+            if not self.harness.is_slow:
                 self._check_served(reader)
 
     def _given(self, reader: ModelReader, content: Content) -> None:
@@ -267,17 +267,17 @@ class StreamMachine(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        if not hasattr(self, "house"):
+        if not hasattr(self, "harness"):
             return
         stream = self.stream
         assert stream.unacked == sum(len(reader.held) for reader in self.readers)
-        assert self.house.broker.gauge.used >= 0
+        assert self.harness.broker.gauge.used >= 0
         assert stream.first_offset <= stream.next_offset <= self.confirmed <= stream.tail == len(self.published)
-        if not self.house.is_slow:
+        if not self.harness.is_slow:
             assert stream.next_offset == stream.tail
             assert stream.ready == stream.next_offset - stream.first_offset
             if not self.readers:
-                assert self.house.broker.gauge.used == 0, "nobody holds anything"
+                assert self.harness.broker.gauge.used == 0, "nobody holds anything"
 
 
 StreamMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

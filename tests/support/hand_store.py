@@ -5,7 +5,7 @@
     store.write()       # the writer does what waits, and the receipts are granted
     store.read()        # the reader does the first job that waits, and answers
 
-``DiskHouse`` is what one queue lives in with such a store behind it.
+``DiskHarness`` is what one queue lives in with such a store behind it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leveret.store.reclaim import Reclaim
 from leveret.store.recovery import RecoveredLane, recover
 from leveret.store.store import Store
 from leveret.store.writer import Writer
-from tests.support.spies import QueueHouse, size_of
+from tests.support.spies import QueueHarness, size_of
 from tests.support.virtual_disk import VirtualDisk
 
 Job = tuple[Callable[[], object], Callable[[object], None]]
@@ -97,8 +97,8 @@ class HandStore(Store):
         return definitions._replace(highest_queue=highest), self.adopt(recovered)
 
 
-class DiskHouse(QueueHouse):
-    """A house with a real store. ``limit`` is what a queue may hold, in bytes of content."""
+class DiskHarness(QueueHarness):
+    """A harness with a real store. ``limit`` is what a queue may hold, in bytes of content."""
 
     def __init__(self, limit: int, segment_size: int = 64 << 10) -> None:
         super().__init__()

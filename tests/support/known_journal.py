@@ -15,7 +15,7 @@ from leveret.store.recovery import Recovered
 from leveret.store.scan import scan
 from leveret.store.writer import segment_path
 from tests.support.ledger import Key
-from tests.support.store_house import StoreHouse, message
+from tests.support.store_harness import StoreHarness, message
 from tests.support.virtual_disk import VirtualDisk
 
 WALL_AHEAD = 1_699_999_000.0
@@ -112,27 +112,29 @@ class KnownJournal:
 def made(full_size: int, turns: int, body: int, seed: int = 21) -> KnownJournal:
     """Five queues, one with priorities; single messages, runs, fan-outs, groups, settles and returns."""
     random = Random(seed)
-    house = StoreHouse(full_size=full_size)
-    house.reclaims = False
-    house.begin()
-    queues = [house.declare() for _ in range(5)]
-    house.rest()
+    harness = StoreHarness(full_size=full_size)
+    harness.reclaims = False
+    harness.begin()
+    queues = [harness.declare() for _ in range(5)]
+    harness.rest()
     for turn in range(turns):
         run = [
             message(b"%d.%d " % (turn, n) + random.randbytes(random.randint(body // 2, body)), priority=turn % 3)
             for n in range(random.randint(1, 3))
         ]
         if turn % 4 == 3:
-            with house.journal.group():
-                house.send([queues[0]], run)
-                house.publish([queues[1]], b"of a group %d" % turn)
-                house.settle(queues[2], max(house.tails.get((queues[2], 0), 1) - 1, 1))
+            with harness.journal.group():
+                harness.send([queues[0]], run)
+                harness.publish([queues[1]], b"of a group %d" % turn)
+                harness.settle(queues[2], max(harness.tails.get((queues[2], 0), 1) - 1, 1))
         else:
-            house.send(random.sample(queues[:4], random.randint(1, 3)), [(*each[:2], message(b"")[2]) for each in run])
-        house.send([queues[4]], run[:1], highest=2)
+            harness.send(
+                random.sample(queues[:4], random.randint(1, 3)), [(*each[:2], message(b"")[2]) for each in run]
+            )
+        harness.send([queues[4]], run[:1], highest=2)
         if turn % 3 == 2:
-            house.settle(queues[turn % 2], turn // 3)
-            house.journal.returned(queues[3], 0, 1 + turn // 3, 1, 1 + turn % 2)
-            house.journal.promise()
-        house.rest()
-    return KnownJournal(house.disk.copy(), full_size)
+            harness.settle(queues[turn % 2], turn // 3)
+            harness.journal.returned(queues[3], 0, 1 + turn // 3, 1, 1 + turn % 2)
+            harness.journal.promise()
+        harness.rest()
+    return KnownJournal(harness.disk.copy(), full_size)

@@ -1,6 +1,6 @@
 """A reader of leases in a broker without a server: the calls of pipeline/leases.py over a store that is run by hand.
 
-reader = LeaseReader(house, "q")
+reader = LeaseReader(harness, "q")
 assert reader.take() == 1
 assert reader.bodies(1) == [b"a", b"b"]
 reader.commit(1)
@@ -23,7 +23,7 @@ from leveret.pipeline.leases import Leases
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
 from tests.support.peer_pair import Client, Content
-from tests.support.stored_house import StoredHouse
+from tests.support.stored_harness import StoredHarness
 
 EVERYTHING = 1 << 40
 TEN = [b"%02d" % number for number in range(10)]
@@ -32,7 +32,7 @@ MOST_ROUNDS = 10_000
 T = TypeVar("T")
 
 
-def finish(house: StoredHouse, call: Coroutine[Any, Any, T]) -> T:
+def finish(harness: StoredHarness, call: Coroutine[Any, Any, T]) -> T:
     """Run the call while the broker takes its turns and the disk works."""
 
     async def both() -> T:
@@ -40,7 +40,7 @@ def finish(house: StoredHouse, call: Coroutine[Any, Any, T]) -> T:
         for _ in range(MOST_ROUNDS):
             if running.done():
                 return running.result()
-            house.rest()
+            harness.rest()
             await asyncio.sleep(0)
         running.cancel()
         raise AssertionError("the call does not come to an end")
@@ -49,23 +49,23 @@ def finish(house: StoredHouse, call: Coroutine[Any, Any, T]) -> T:
 
 
 class LeaseReader:
-    def __init__(self, house: StoredHouse, queue: str = "q", consumer: str = "reader") -> None:
-        self.house = house
+    def __init__(self, harness: StoredHarness, queue: str = "q", consumer: str = "reader") -> None:
+        self.harness = harness
         self.consumer = consumer
         self._name = queue
-        self.leases = Leases(PipelineContext(house.broker))
+        self.leases = Leases(PipelineContext(harness.broker))
 
     @property
     def queue(self) -> ClassicQueue:
-        return self.house.queue(self._name)
+        return self.harness.queue(self._name)
 
     def take(self, after: int = 0, most: int = 1_000, most_bytes: int = EVERYTHING) -> int:
         """The number of the lease; ``after`` if there was nothing."""
-        lease = finish(self.house, self.leases.take(self.queue, self.consumer, after, most, most_bytes))
+        lease = finish(self.harness, self.leases.take(self.queue, self.consumer, after, most, most_bytes))
         return after if lease is None else lease.number
 
     def find(self, number: int) -> Lease:
-        lease = self.house.broker.leases.find(self.queue, self.consumer, number)
+        lease = self.harness.broker.leases.find(self.queue, self.consumer, number)
         assert lease is not None
         return lease
 
@@ -81,32 +81,32 @@ class LeaseReader:
                 found += [row for batch in job() for row in batch.to_pylist()]
             return found
 
-        return finish(self.house, read())
+        return finish(self.harness, read())
 
     def bodies(self, number: int, index: int = 0, of: int = 1) -> list[bytes]:
         return [row["body"] for row in self.rows(number, index, of)]
 
     def commit(self, through: int) -> tuple[int, int]:
         """What is committed, and how many messages went with it."""
-        committed = finish(self.house, self.leases.commit(self.queue, self.consumer, through))
-        self.house.rest()
+        committed = finish(self.harness, self.leases.commit(self.queue, self.consumer, through))
+        self.harness.rest()
         return committed.number, committed.messages
 
     def release(self, number: int | None = None) -> int:
-        released = finish(self.house, self.leases.release(self.queue, self.consumer, number))
-        self.house.rest()
+        released = finish(self.harness, self.leases.release(self.queue, self.consumer, number))
+        self.harness.rest()
         return released
 
 
-def open_leases(house: StoredHouse) -> dict[tuple[str, str, int], int]:
+def open_leases(harness: StoredHarness) -> dict[tuple[str, str, int], int]:
     """All leases: by queue, consumer and number, how many messages."""
-    found = house.broker.leases.leases("/")
+    found = harness.broker.leases.leases("/")
     return {(lease.queue.name, lease.consumer, lease.number): lease.messages for lease in found}
 
 
-def rows_on_disk(house: StoredHouse) -> list[str]:
+def rows_on_disk(harness: StoredHarness) -> list[str]:
     """The rows that leases and their consumers have in the definitions."""
-    return sorted(row.name for row in house.disk.definitions().parameters if row.component.startswith("lease"))
+    return sorted(row.name for row in harness.disk.definitions().parameters if row.component.startswith("lease"))
 
 
 # ---- what tests do and ask
@@ -116,8 +116,8 @@ def put(client: Client, *bodies: bytes, queue: str = "q", **more: object) -> Non
     client.publish(queue, *bodies, delivery_mode=2, **more)
 
 
-def filled(house: StoredHouse, *bodies: bytes, **arguments: object) -> Client:
-    client = house.client()
+def filled(harness: StoredHarness, *bodies: bytes, **arguments: object) -> Client:
+    client = harness.client()
     client.declare(
         "q", durable=True, arguments={f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
     )
@@ -125,25 +125,25 @@ def filled(house: StoredHouse, *bodies: bytes, **arguments: object) -> Client:
     return client
 
 
-def taken(house: StoredHouse, queue: str = "q") -> list[tuple[bytes, bool]]:
+def taken(harness: StoredHarness, queue: str = "q") -> list[tuple[bytes, bool]]:
     """All that consumers can have, with their redelivered marks; it goes back afterwards."""
-    client = house.client()
+    client = harness.client()
     client.consume(queue)
     found = [(what.body, what.redelivered) for what in client.heard() if isinstance(what, Content)]
     client.vanish()
     return found
 
 
-def bodies_left(house: StoredHouse) -> list[bytes]:
-    return [body for body, _ in taken(house)]
+def bodies_left(harness: StoredHarness) -> list[bytes]:
+    return [body for body, _ in taken(harness)]
 
 
-def browsed(house: StoredHouse) -> list[bytes]:
+def browsed(harness: StoredHarness) -> list[bytes]:
     found: list[bytes] = []
-    walk = Walk(house.queue("q"), lambda lane, waiting: found.append(body_of(waiting[2][0])) or False)
+    walk = Walk(harness.queue("q"), lambda lane, waiting: found.append(body_of(waiting[2][0])) or False)
     for _ in range(100):
         walk.step()
-        house.rest()
+        harness.rest()
     assert walk.is_over
     return found
 

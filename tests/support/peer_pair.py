@@ -1,10 +1,10 @@
 """Two ends joined in memory: a client that speaks frames, and a real connection of a real broker behind it.
 
-No sockets, no loop, no time that passes: a House is a broker on a frozen clock that takes its turns as soon as it is
+No sockets, no loop, no time that passes: a Harness is a broker on a frozen clock that takes its turns as soon as it is
 woken, a Client is a peer in it. What a client sends is handled before the call returns, and so is the answer.
 
-    house = House()
-    client = house.client()
+    harness = Harness()
+    client = harness.client()
     client.ask(QueueDeclare("q"))
     client.publish("q", b"hello")
     assert client.get("q").body == b"hello"
@@ -128,7 +128,7 @@ class Socket:
         self.closed = True
 
 
-class House:
+class Harness:
     """A broker without a server."""
 
     def __init__(
@@ -136,7 +136,7 @@ class House:
     ) -> None:
         self.clock = FrozenClock()
         self.broker = Broker(
-            node_name="house",
+            node_name="harness",
             clock=self.clock,
             log=log or MemoryLog(),
             memory_high_watermark=memory_high_watermark,
@@ -206,12 +206,12 @@ class House:
 class Client:
     """One connection, with short ways to say the usual things. Everything heard is kept until it is asked for."""
 
-    def __init__(self, house: House, name: str) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, name: str) -> None:
+        self.harness = harness
         self.socket = Socket()
-        self.session = Connection(house.broker, self.socket, house.login, house.limits, name)
-        house.broker.registry.add(self.session)
-        house.clients.append(self)
+        self.session = Connection(harness.broker, self.socket, harness.login, harness.limits, name)
+        harness.broker.registry.add(self.session)
+        harness.clients.append(self)
         self._reader = FrameReader(0)
         self._parts: dict[int, tuple[Method, bytes | None, bytes]] = {}
 
@@ -219,7 +219,7 @@ class Client:
 
     def feed(self, data: bytes) -> None:
         self.socket.held.append(data)
-        self.house.rest()
+        self.harness.rest()
 
     def pass_held(self) -> bool:
         """Let the broker read what it is willing to read; whether there was something."""
@@ -350,5 +350,5 @@ class Client:
         """The socket breaks."""
         self.socket.closed = True
         self.session.lost()
-        self.house.clients.remove(self)
-        self.house.rest()
+        self.harness.clients.remove(self)
+        self.harness.rest()

@@ -1,4 +1,4 @@
-"""A house with sharding: exchanges, policies and what is in the shards, in few words."""
+"""A harness with sharding: exchanges, policies and what is in the shards, in few words."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from leveret.sharding.ordered_slots import OrderedSlots
 from leveret.sharding.shard_names import shard_name
 from leveret.sharding.sharding import Sharding
 from leveret.wire.content import body_of
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 
-NODE = "house"
+NODE = "harness"
 
 
 class Shards:
-    """The exchange ``images`` of a house, which policies may shard."""
+    """The exchange ``images`` of a harness, which policies may shard."""
 
-    def __init__(self, house: House, kind: str = "x-modulus-hash", *, durable: bool = False) -> None:
-        self.house = house
-        self.sharding = Sharding(house.broker)
+    def __init__(self, harness: Harness, kind: str = "x-modulus-hash", *, durable: bool = False) -> None:
+        self.harness = harness
+        self.sharding = Sharding(harness.broker)
         self.sharding.start()
-        house.vhost.declare_exchange("images", kind, durable=durable)
-        house.rest()
+        harness.vhost.declare_exchange("images", kind, durable=durable)
+        harness.rest()
 
     def policy(self, number: int, **more: object) -> None:
         definition: dict[str, object] = {"shards-per-node": number}
         definition |= {name.replace("_", "-"): value for name, value in more.items()}
-        self.house.broker.policies.set("/", "shards", "^images$", definition, apply_to="exchanges")
-        self.house.turn()
+        self.harness.broker.policies.set("/", "shards", "^images$", definition, apply_to="exchanges")
+        self.harness.turn()
 
     def ordered(self, number: int) -> None:
         self.policy(number, ordered_resize=True)
 
     def clear(self) -> None:
-        self.house.broker.policies.delete("/", "shards")
-        self.house.turn()
+        self.harness.broker.policies.delete("/", "shards")
+        self.harness.turn()
 
     # ---- what there is
 
@@ -41,10 +41,10 @@ class Shards:
         return [shard_name("images", node, index) for index in range(number)]
 
     def bound(self) -> list[str]:
-        return sorted(binding.destination.name for binding in self.house.vhost.bindings.of_source("images"))
+        return sorted(binding.destination.name for binding in self.harness.vhost.bindings.of_source("images"))
 
     def queue(self, index: int, node: str = NODE) -> ClassicQueue:
-        return self.house.queue(shard_name("images", node, index))
+        return self.harness.queue(shard_name("images", node, index))
 
     def counts(self) -> list[int]:
         """Ready messages in the shards of this node."""
@@ -55,7 +55,7 @@ class Shards:
 
     def number(self) -> int:
         index = 0
-        while shard_name("images", NODE, index) in self.house.vhost.queues:
+        while shard_name("images", NODE, index) in self.harness.vhost.queues:
             index += 1
         return index
 
@@ -67,7 +67,7 @@ class Shards:
 
     def held(self) -> int:
         """Messages that wait for a shard to be drained."""
-        return sum(queue.ready for name, queue in self.house.vhost.internal.queues.items() if ".held." in name)
+        return sum(queue.ready for name, queue in self.harness.vhost.internal.queues.items() if ".held." in name)
 
     def where(self, body: bytes) -> list[int]:
         """The shards in which a message with this body is ready, in memory."""

@@ -3,12 +3,12 @@
 A Shelf is the log and the pages of a queue in one place. What is appended is on disk once ``sync`` is called; loads
 begin when the queue asks and end when the test says so, in the order in which they began.
 
-    house = PagedHouse(limit=1_000)
-    queue = house.queue(durable=True)
-    house.put(queue, *run)
-    house.sync()                       # granted: what is beyond the limit is paged out in this turn
+    harness = PagedHarness(limit=1_000)
+    queue = harness.queue(durable=True)
+    harness.put(queue, *run)
+    harness.sync()                       # granted: what is beyond the limit is paged out in this turn
     ...
-    house.shelf.answer()               # the load that is under way ends
+    harness.shelf.answer()               # the load that is under way ends
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from leveret.queues.queue import stretches
 from leveret.store.log import Placement
 from leveret.store.pages import Done, Loaded
 from leveret.wire.content import body_of
-from tests.support.spies import QueueHouse, SpyConsumer, SpyLog, message, size_of
+from tests.support.spies import QueueHarness, SpyConsumer, SpyLog, message, size_of
 
 Place = tuple[int, int]  # queue, lane
 SIZE = size_of([message(b"00")])  # of content, of every message below
@@ -59,13 +59,13 @@ def shrink_steps(monkeypatch: pytest.MonkeyPatch, load: int = 3) -> None:
     monkeypatch.setattr(pager, "SQUEEZED", 2 * SIZE)
 
 
-def assert_counted(house: QueueHouse, queue: ClassicQueue, ready: int, on_disk_only: int, unacked: int = 0) -> None:
-    """Counts, bytes and gauge agree; the queue is the only one of its house."""
+def assert_counted(harness: QueueHarness, queue: ClassicQueue, ready: int, on_disk_only: int, unacked: int = 0) -> None:
+    """Counts, bytes and gauge agree; the queue is the only one of its harness."""
     assert (queue.ready, paged(queue), queue.unacked) == (ready, on_disk_only, unacked)
     assert queue.bytes == (ready + unacked) * SIZE
     assert queue.pager is not None
     assert queue.pager.bytes == on_disk_only * SIZE
-    assert house.gauge.used == (ready + unacked - on_disk_only) * (SIZE + PER_MESSAGE)
+    assert harness.gauge.used == (ready + unacked - on_disk_only) * (SIZE + PER_MESSAGE)
 
 
 # ---- the disk
@@ -188,8 +188,8 @@ class Shelf(SpyLog):
         self.loads.pop(0).end()
 
 
-class PagedHouse(QueueHouse):
-    """A house with a disk. ``limit`` is what a queue may hold, in bytes of content."""
+class PagedHarness(QueueHarness):
+    """A harness with a disk. ``limit`` is what a queue may hold, in bytes of content."""
 
     def __init__(self, limit: int = 1 << 20) -> None:
         self.shelf = Shelf()

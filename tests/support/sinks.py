@@ -1,7 +1,7 @@
-"""What a Spark sink does, at a broker without a server: rows are staged and committed, and the house rests in between.
+"""A Spark sink at a broker without a server: rows are staged and committed, and the harness rests in between.
 
-house = StoredHouse()
-sink = Sink(house)
+harness = StoredHarness()
+sink = Sink(harness)
 stage = sink.stage("T", 0, b"one", b"two")
 assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
 """
@@ -16,7 +16,7 @@ from leveret.pipeline.stages import Stage, Ticket
 from leveret.wire.constants import DEFAULT_FRAME_MAX
 from leveret.wire.content import body_of, make_content
 from leveret.wire.properties import Properties
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 Outcome = Committed | LeveretError
 USER = "guest"
@@ -35,26 +35,26 @@ def address(exchange: str = "", key: str = "q") -> Address:
 class Sink:
     """The book of one life of a broker. ``commits.start`` has finished, or goes on with, what an earlier life left."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.commits = Commits(house.broker)
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
+        self.commits = Commits(harness.broker)
         self.stages = self.commits.stages
         self.commits.start()
-        house.rest()
+        harness.rest()
 
     def begin(self, transaction: str = "T", batch: int = 0, *, attempt: int = 0) -> Stage:
-        return self.stages.begin(self.house.vhost, Ticket(transaction, batch, 0, attempt), USER)
+        return self.stages.begin(self.harness.vhost, Ticket(transaction, batch, 0, attempt), USER)
 
     def add(self, stage: Stage, messages: list[Message]) -> None:
         """All of one address."""
         while messages:
-            look, piece = looked_at(front(messages), self.house.clock.now())
+            look, piece = looked_at(front(messages), self.harness.clock.now())
             self.stages.add(stage, piece, look)
             messages = messages[len(piece) :]
 
     def finish(self, stage: Stage) -> str:
         self.stages.seal(stage)
-        self.house.rest()
+        self.harness.rest()
         self.stages.mark_whole(stage)
         return stage.id
 
@@ -76,12 +76,12 @@ class Sink:
     def send(self, transaction: str, batch: int, *ids: str) -> list[Outcome]:
         """Commit without waiting: the list gets the outcome when there is one."""
         outcomes: list[Outcome] = []
-        self.commits.commit(self.house.vhost, transaction, batch, ids, Committer(USER), outcomes.append)
+        self.commits.commit(self.harness.vhost, transaction, batch, ids, Committer(USER), outcomes.append)
         return outcomes
 
     def commit(self, transaction: str, batch: int, *ids: str) -> Committed:
         outcomes = self.send(transaction, batch, *ids)
-        self.house.rest()
+        self.harness.rest()
         (outcome,) = outcomes
         if isinstance(outcome, LeveretError):
             raise outcome
@@ -89,21 +89,21 @@ class Sink:
 
     def ids(self) -> list[str]:
         """Of the stages that are there."""
-        return [stage.id for stage in self.stages.of(self.house.vhost)]
+        return [stage.id for stage in self.stages.of(self.harness.vhost)]
 
     def last(self, transaction: str = "T") -> int | None:
-        return self.commits.last_batch(self.house.vhost, transaction)
+        return self.commits.last_batch(self.harness.vhost, transaction)
 
 
-def drained(house: House, queue: str) -> list[bytes]:
+def drained(harness: Harness, queue: str) -> list[bytes]:
     """All that a queue has, in order; it is empty afterwards."""
     bodies = []
     while True:
-        found = house.queue(queue)
+        found = harness.queue(queue)
         if found.needs_load:
-            house.rest()
+            harness.rest()
         taken = found.get(True)
         if taken is None:
-            house.turn()
+            harness.turn()
             return bodies
         bodies.append(body_of(taken.message[0]))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def modules(src: Path) -> Iterator[tuple[str, str, str]]:
-    """Path within the package, room and text of every module."""
+    """Path, package and text of every module."""
     for path in sorted(src.rglob("*.py")):
         relative = path.relative_to(src)
         yield relative.as_posix(), relative.parts[0].removesuffix(".py"), path.read_text(encoding="utf-8")

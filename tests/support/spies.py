@@ -1,4 +1,4 @@
-"""Stand-ins that remember what was done to them: consumers, a log, a queue's house."""
+"""Stand-ins that remember what was done to them: consumers, a log, a queue's harness."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class SpyLog(MemoryLog):
         self.forgotten.append(queue)
 
 
-class QueueHouse:
+class QueueHarness:
     """What one queue lives in: a frozen clock, timers, a gauge, a log and a list of the dirty."""
 
     def __init__(self, log: Log | None = None) -> None:

@@ -1,11 +1,11 @@
-"""Short ways to declare and read streams in a StoredHouse."""
+"""Short ways to declare and read streams in a StoredHarness."""
 
 from __future__ import annotations
 
 from leveret.queues.stream import StreamQueue
 from tests.support.peer_pair import Client, Content
-from tests.support.stored_house import StoredHouse
-from tests.support.stream_house import numbered
+from tests.support.stored_harness import StoredHarness
+from tests.support.stream_harness import numbered
 
 STREAM = {"x-queue-type": "stream"}
 
@@ -15,17 +15,17 @@ def declare(client: Client, name: str = "s", **arguments: object) -> None:
     client.declare(name, durable=True, arguments={**STREAM, **table})
 
 
-def stream_of(house: StoredHouse, name: str = "s") -> StreamQueue:
-    queue = house.queue(name)
+def stream_of(harness: StoredHarness, name: str = "s") -> StreamQueue:
+    queue = harness.queue(name)
     assert isinstance(queue, StreamQueue)
     return queue
 
 
 def read(
-    house: StoredHouse, name: str = "s", *, prefetch: int = 1000, ack: bool = False, **arguments: object
+    harness: StoredHarness, name: str = "s", *, prefetch: int = 1000, ack: bool = False, **arguments: object
 ) -> list[tuple[int, bytes]]:
     """Offsets and bodies, from the beginning unless it says otherwise."""
-    client = house.client()
+    client = harness.client()
     client.qos(prefetch)
     table = {f"x-stream-{key.replace('_', '-')}": value for key, value in {"offset": "first", **arguments}.items()}
     client.consume(name, arguments=table)

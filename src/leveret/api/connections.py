@@ -1,6 +1,6 @@
 """Who is connected, and the channels that were opened. Connections can be closed from here.
 
-Monitoring users and administrators see all of them, everybody else those that were opened in the own name. Those of
+Monitoring users and administrators see all of them, other users those opened in their own name. Those of
 others are closed by administrators only.
 """
 

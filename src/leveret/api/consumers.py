@@ -1,6 +1,6 @@
 """Who consumes from which queue.
 
-As with connections, monitoring users and administrators see all of them, everybody else the own ones.
+As with connections, monitoring users and administrators see all of them, other users see their own.
 """
 
 from __future__ import annotations

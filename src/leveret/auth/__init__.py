@@ -1,0 +1,1 @@
+"""Users, passwords, permissions and SASL mechanisms."""

@@ -1,0 +1,1 @@
+"""Virtual hosts, publishing, permission rules, policies, alarms, dead letters, schedules, in-process calls."""

@@ -1,0 +1,1 @@
+"""Consumers and their ring, unacknowledged deliveries, confirms, receipts, selectors."""

@@ -1,0 +1,1 @@
+"""HTTP: connections, logins and sessions, bodies, errors, lists; WebSockets and tunnels for AMQP and STOMP."""

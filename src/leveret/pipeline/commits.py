@@ -66,7 +66,7 @@ class Commits:
         self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # callbacks that wait for the end of each
 
     def start(self) -> None:
-        """Finish what an earlier life had committed; its other stages wait on, or are over."""
+        """Finish commits of the previous run; its other stages stay, or expire."""
         for vhost in self._broker.vhosts.values():
             committed: set[str] = set()
             for transaction, row in list(self.transactions(vhost).rows()):

@@ -194,7 +194,7 @@ class Stages:
         log.info("uncommitted stage dropped", **told)
         self.drop(stage)
 
-    # ---- what an earlier life left
+    # ---- restart
 
     def restore(self, vhost: Vhost, committed: set[str]) -> None:
         """Take over the stages that are whole, and remove what is not; ``committed`` ones belong to others."""

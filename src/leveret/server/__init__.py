@@ -1,0 +1,1 @@
+"""Sockets, TLS, admission of connections, heartbeats, logins, and threads for the disk."""

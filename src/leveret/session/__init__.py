@@ -1,0 +1,1 @@
+"""One AMQP connection: the meaning of its frames."""

@@ -1,0 +1,1 @@
+"""Sharded exchanges: shards, pseudo-queues, resizing that keeps the order of each key."""

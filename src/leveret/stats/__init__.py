@@ -1,0 +1,1 @@
+"""Samples, totals and rates, and the families of Prometheus metrics."""

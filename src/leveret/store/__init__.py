@@ -1,0 +1,1 @@
+"""The log: journal, segments, records, recovery, reclaim, stream files; definitions in SQLite."""

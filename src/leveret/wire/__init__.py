@@ -1,0 +1,1 @@
+"""The wire format of AMQP: fields, properties, methods (generated), frames, content, grammar."""

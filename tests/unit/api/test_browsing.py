@@ -10,7 +10,7 @@ from leveret.broker.queue_jobs import Browse, Delete, Forward, Job, Redrive, Sco
 from leveret.message import PERSISTENT, Address, Message
 from leveret.wire.content import make_content
 from leveret.wire.properties import Properties
-from tests.support.broker_house import BrokerHouse
+from tests.support.broker_harness import BrokerHarness
 
 MESSAGES = 50
 
@@ -41,21 +41,21 @@ class SlowSieve:
 
 
 @pytest.fixture
-def house() -> BrokerHouse:
-    house = BrokerHouse()
-    house.begin()
-    house.make("q", "other")
-    house.post_run("q", [message(n=n) for n in range(MESSAGES)])
-    house.rest()
-    return house
+def harness() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.begin()
+    harness.make("q", "other")
+    harness.post_run("q", [message(n=n) for n in range(MESSAGES)])
+    harness.rest()
+    return harness
 
 
 def scope_of(sieve: TimedSieve) -> Scope:
     return Scope(sieve.takes, is_tired=sieve.is_tired)
 
 
-def job_of(kind: str, house: BrokerHouse, scope: Scope) -> Job:
-    broker, queue = house.broker, house.queue("q")
+def job_of(kind: str, harness: BrokerHarness, scope: Scope) -> Job:
+    broker, queue = harness.broker, harness.queue("q")
     vhost = broker.vhosts["/"]
     if kind == "redrive":
         return Redrive(vhost, queue, broker.background, broker.timers, scope, dry_run=True)
@@ -67,9 +67,9 @@ def job_of(kind: str, house: BrokerHouse, scope: Scope) -> Job:
 @pytest.mark.parametrize("kind", ["browse", "redrive", "copy", "delete"])
 @pytest.mark.feature("S4-77")
 def test_a_step_ends_when_its_sieve_has_taken_its_time(
-    house: BrokerHouse, monkeypatch: pytest.MonkeyPatch, kind: str
+    harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    job = job_of(kind, house, scope_of(TimedSieve(SlowSieve(monkeypatch))))
+    job = job_of(kind, harness, scope_of(TimedSieve(SlowSieve(monkeypatch))))
     steps = []
     while job.step():
         steps.append(job.looked_at)
@@ -77,10 +77,10 @@ def test_a_step_ends_when_its_sieve_has_taken_its_time(
     assert job.looked_at == MESSAGES
 
 
-def test_a_sieve_that_is_quick_takes_all_in_one_step(house: BrokerHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sieve_that_is_quick_takes_all_in_one_step(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(looking, "perf_counter", lambda: 0.0)
     found = sieve_of({"headers.n": "7"})
     assert found is not None
-    job = Browse(house.queue("q"), house.broker.background, scope_of(TimedSieve(found)))
+    job = Browse(harness.queue("q"), harness.broker.background, scope_of(TimedSieve(found)))
     assert job.step() is False
     assert (job.looked_at, job.done) == (MESSAGES, 1)

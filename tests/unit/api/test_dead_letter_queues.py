@@ -9,27 +9,27 @@ import pytest
 from leveret.api.dead_letter_queues import MOST_NAMED, dead_letter_queues
 from leveret.http import time_slice as turns
 from leveret.routing.bindings import Binding, Destination
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 DEAD, LIVING = 40, 60
 
 
 @pytest.fixture
-def house() -> House:
+def harness() -> Harness:
     """All dead letters go to one exchange, and from there to all queues of the dead, of which one sends to it too."""
-    house = House()
-    vhost = house.vhost
+    harness = Harness()
+    vhost = harness.vhost
     dying = {"x-dead-letter-exchange": "amq.fanout"}
     for number in range(DEAD):
         vhost.declare_queue(f"dead.{number}", arguments=dying if number == 7 else {})
         vhost.bind(Binding("amq.fanout", Destination("queue", f"dead.{number}"), "", {}))
     for number in range(LIVING):
         vhost.declare_queue(f"q.{number}", arguments=dying)
-    return house
+    return harness
 
 
-def test_of_those_who_send_some_are_named_and_all_are_counted(house: House) -> None:
-    found = asyncio.run(dead_letter_queues(house.vhost))
+def test_of_those_who_send_some_are_named_and_all_are_counted(harness: Harness) -> None:
+    found = asyncio.run(dead_letter_queues(harness.vhost))
     assert len(found) == DEAD
     first, own = found["dead.0"], found["dead.7"]
     assert (first.names[:2], len(first.names), first.count) == (["dead.7", "q.0"], MOST_NAMED, LIVING + 1)
@@ -37,14 +37,14 @@ def test_of_those_who_send_some_are_named_and_all_are_counted(house: House) -> N
 
 
 def test_others_get_their_turn_between_the_queues_of_one_exchange(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)  # every turn is long enough
     ticks = 0
 
     async def looked_at_beside_others() -> None:
         nonlocal ticks
-        looking = asyncio.ensure_future(dead_letter_queues(house.vhost))
+        looking = asyncio.ensure_future(dead_letter_queues(harness.vhost))
         while not looking.done():
             ticks += 1
             await asyncio.sleep(0)

@@ -9,22 +9,12 @@ from leveret.api.policy_matches import PolicyMatches
 from leveret.broker.policies import Policies
 from leveret.broker.policy import Policy
 from leveret.broker.vhost import Vhost
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def vhost(house: House) -> Vhost:
-    return house.vhost
-
-
-@pytest.fixture
-def policies(house: House) -> Policies:
-    return house.broker.policies
+def policies(harness: Harness) -> Policies:
+    return harness.broker.policies
 
 
 class Counted:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from leveret.api.views.route import _bindings_taken
 from leveret.routing.bindings import Binding, Destination
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 
 class Counted(list[Destination]):
@@ -19,7 +19,7 @@ class Counted(list[Destination]):
 
 
 def test_what_was_reached_is_not_walked_through_for_every_binding() -> None:
-    vhost = House().vhost
+    vhost = Harness().vhost
     reached = Counted()
     for number in range(50):
         vhost.declare_queue(f"q{number}")

@@ -13,7 +13,7 @@ from leveret.backlog.walk import Walk
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
-from tests.support.hand_store import DiskHouse
+from tests.support.hand_store import DiskHarness
 from tests.support.shelf import SIZE, consumer_of, kept, paged, shrink_steps
 
 
@@ -41,29 +41,29 @@ class Walker:
         self.glances += 1
         self.met += [(sequence, int(body_of(each[0]))) for sequence, each in zip(sequences, messages, strict=True)]
 
-    def finish(self, house: DiskHouse, most: int = 3) -> list[int]:
+    def finish(self, harness: DiskHarness, most: int = 3) -> list[int]:
         while not self.walk.is_over:
             if not self.walk.step(most):
-                house.read_all()
+                harness.read_all()
         return [number for _, number in self.met]
 
 
-def backlog(house: DiskHouse, number: int) -> ClassicQueue:
-    queue = house.queue(durable=True)
+def backlog(harness: DiskHarness, number: int) -> ClassicQueue:
+    queue = harness.queue(durable=True)
     for each in kept(*range(number)):
-        house.put(queue, each)
+        harness.put(queue, each)
     return queue
 
 
 @pytest.mark.parametrize("glances", [False, True])
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_every_message_is_met_in_order(glances: bool, on_disk: bool) -> None:
-    house = DiskHouse(4 * SIZE if on_disk else 1 << 20)
-    queue = backlog(house, 33)
-    house.sync(queue)
+    harness = DiskHarness(4 * SIZE if on_disk else 1 << 20)
+    queue = backlog(harness, 33)
+    harness.sync(queue)
     assert (paged(queue) > 0) is on_disk
     walker = Walker(queue, glances=glances)
-    assert walker.finish(house, 7) == list(range(33))
+    assert walker.finish(harness, 7) == list(range(33))
     assert [sequence for sequence, _ in walker.met] == list(range(1, 34))
     assert (walker.glances > 0) is glances
 
@@ -71,26 +71,26 @@ def test_every_message_is_met_in_order(glances: bool, on_disk: bool) -> None:
 @pytest.mark.parametrize("on_disk", [False, True])
 @pytest.mark.parametrize(("first", "stop"), [(0, 11), (11, 22), (22, None), (30, 30), (40, 50)])
 def test_what_was_not_asked_for_is_left_out(on_disk: bool, first: int, stop: int | None) -> None:
-    house = DiskHouse(4 * SIZE if on_disk else 1 << 20)
-    queue = backlog(house, 33)
-    house.sync(queue)
+    harness = DiskHarness(4 * SIZE if on_disk else 1 << 20)
+    queue = backlog(harness, 33)
+    harness.sync(queue)
     for glances in (True, False):
         walker = Walker(queue, glances=glances, first=first, stop=stop)
-        walker.finish(house)
+        walker.finish(harness)
         assert [sequence for sequence, _ in walker.met] == list(range(max(first, 1), min(stop or 34, 34)))
 
 
 def test_messages_that_came_back_are_met_one_by_one() -> None:
     """A glance is at messages that were never delivered; of the others the number of tries counts."""
-    house = DiskHouse(1 << 20)
-    queue = backlog(house, 12)
+    harness = DiskHarness(1 << 20)
+    queue = backlog(harness, 12)
     consumer = consumer_of(queue, credit=4)
     queue.drain()
     queue.remove_consumer(consumer)
     for body in consumer.bodies:
         consumer.requeue(body)
     walker = Walker(queue, glances=True)
-    assert walker.finish(house) == list(range(12))
+    assert walker.finish(harness) == list(range(12))
     assert walker.visits == 4
 
 
@@ -98,16 +98,16 @@ def test_messages_that_came_back_are_met_one_by_one() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_others_do_what_stays_is_met_once_and_what_has_gone_is_not(seed: int, glances: bool) -> None:
     random = Random(seed)
-    house = DiskHouse(random.choice([4 * SIZE, 1 << 20]))
-    queue = backlog(house, 40)
-    house.sync(queue)
+    harness = DiskHarness(random.choice([4 * SIZE, 1 << 20]))
+    queue = backlog(harness, 40)
+    harness.sync(queue)
     gone: set[int] = set()
     walker, number = Walker(queue, glances=glances), 40
 
     def some_consumed() -> None:
         consumer = consumer_of(queue, credit=random.randrange(1, 5))
         queue.drain()
-        house.read_all()
+        harness.read_all()
         queue.remove_consumer(consumer)
         for body in consumer.bodies:
             consumer.ack(body)
@@ -124,15 +124,15 @@ def test_whatever_others_do_what_stays_is_met_once_and_what_has_gone_is_not(seed
     def some_come() -> None:
         nonlocal number
         for each in kept(*range(number, number + 3)):
-            house.put(queue, each)
+            harness.put(queue, each)
         number += 3
         if random.random() < 0.5:
-            house.sync(queue)
+            harness.sync(queue)
 
     while not walker.walk.is_over:
         before = len(walker.met)
         if not walker.walk.step(random.randrange(1, 9)):
-            house.read_all()
+            harness.read_all()
         assert gone.isdisjoint(each for _, each in walker.met[before:]), "somebody met what had gone"
         random.choice([some_consumed, one_dies, some_come])()
     met = [each for _, each in walker.met]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.peer_pair import Client, House
-from tests.support.stored_house import StoredHouse
+from tests.support.peer_pair import Client, Harness
+from tests.support.stored_harness import StoredHarness
 
 
 class Marked:
     """Marks ``q`` now, and knows whether that is over."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, harness: Harness) -> None:
         self.times = 0
-        house.queue("q").when_gone(self._over)
+        harness.queue("q").when_gone(self._over)
 
     def _over(self) -> None:
         self.times += 1
@@ -25,24 +25,19 @@ class Marked:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     return client
 
 
-def test_a_mark_on_an_empty_queue_is_over_at_once(house: House, client: Client) -> None:
-    assert Marked(house).is_over
+def test_a_mark_on_an_empty_queue_is_over_at_once(harness: Harness, client: Client) -> None:
+    assert Marked(harness).is_over
 
 
-def test_what_is_acked_counts_and_what_comes_later_does_not(house: House, client: Client) -> None:
+def test_what_is_acked_counts_and_what_comes_later_does_not(harness: Harness, client: Client) -> None:
     client.publish("q", b"1", b"2")
-    mark = Marked(house)
+    mark = Marked(harness)
     client.publish("q", b"3", b"4")
     client.consume("q")
     client.ack(4)
@@ -53,80 +48,80 @@ def test_what_is_acked_counts_and_what_comes_later_does_not(house: House, client
     assert mark.is_over
 
 
-def test_one_ack_for_messages_on_both_sides_of_the_mark(house: House, client: Client) -> None:
+def test_one_ack_for_messages_on_both_sides_of_the_mark(harness: Harness, client: Client) -> None:
     client.publish("q", b"1", b"2")
-    mark = Marked(house)
+    mark = Marked(harness)
     client.publish("q", b"3")
     client.consume("q")
     client.ack(3, multiple=True)
     assert mark.is_over
 
 
-def test_what_comes_back_keeps_the_mark_waiting(house: House, client: Client) -> None:
+def test_what_comes_back_keeps_the_mark_waiting(harness: Harness, client: Client) -> None:
     client.publish("q", b"1")
     client.consume("q")
-    mark = Marked(house)
+    mark = Marked(harness)
     client.nack(1)
     assert not mark.is_over
     client.nack(2, requeue=False)
     assert mark.is_over
 
 
-def test_what_waits_for_a_retry_keeps_the_mark_waiting(house: House, client: Client) -> None:
-    house.broker.policies.set("/", "p", "^q$", {"retry-delays": [1000]})
+def test_what_waits_for_a_retry_keeps_the_mark_waiting(harness: Harness, client: Client) -> None:
+    harness.broker.policies.set("/", "p", "^q$", {"retry-delays": [1000]})
     client.publish("q", b"1")
     client.consume("q", no_ack=False)
     client.nack(1)
-    assert house.queue("q").ready == house.queue("q").unacked == 0
-    mark = Marked(house)
+    assert harness.queue("q").ready == harness.queue("q").unacked == 0
+    mark = Marked(harness)
     assert not mark.is_over
-    house.advance(1)
+    harness.advance(1)
     client.ack(2)
     assert mark.is_over
 
 
-def test_purge_deletes_all_but_what_is_unacked(house: House, client: Client) -> None:
+def test_purge_deletes_all_but_what_is_unacked(harness: Harness, client: Client) -> None:
     client.publish("q", b"1", b"2", b"3")
     got = client.get("q")
     assert got is not None
-    mark = Marked(house)
-    house.vhost.purge_queue("q")
+    mark = Marked(harness)
+    harness.vhost.purge_queue("q")
     assert not mark.is_over
     client.ack(got.tag)
     assert mark.is_over
 
 
-def test_expired_messages_have_left(house: House, client: Client) -> None:
+def test_expired_messages_have_left(harness: Harness, client: Client) -> None:
     client.publish("q", b"1", expiration="1000")
-    mark = Marked(house)
-    house.advance(2)
+    mark = Marked(harness)
+    harness.advance(2)
     assert mark.is_over
 
 
-def test_no_ack_deliveries_have_left(house: House, client: Client) -> None:
+def test_no_ack_deliveries_have_left(harness: Harness, client: Client) -> None:
     client.publish("q", b"1", b"2")
-    mark = Marked(house)
+    mark = Marked(harness)
     client.consume("q", no_ack=True)
     assert mark.is_over
 
 
-def test_with_its_queue_a_mark_is_over(house: House, client: Client) -> None:
+def test_with_its_queue_a_mark_is_over(harness: Harness, client: Client) -> None:
     client.publish("q", b"1")
-    mark = Marked(house)
-    queue = house.queue("q")
+    mark = Marked(harness)
+    queue = harness.queue("q")
     client.publish("q", b"2")
-    house.vhost.delete_queue("q")
+    harness.vhost.delete_queue("q")
     assert mark.is_over
     times: list[int] = []
     queue.when_gone(lambda: times.append(1))
     assert times == [1]
 
 
-def test_two_marks_are_over_one_after_the_other(house: House, client: Client) -> None:
+def test_two_marks_are_over_one_after_the_other(harness: Harness, client: Client) -> None:
     client.publish("q", b"1")
-    first = Marked(house)
+    first = Marked(harness)
     client.publish("q", b"2")
-    second = Marked(house)
+    second = Marked(harness)
     client.consume("q")
     client.ack(1)
     assert first.is_over
@@ -137,17 +132,17 @@ def test_two_marks_are_over_one_after_the_other(house: House, client: Client) ->
 
 def test_a_purge_of_what_is_on_disk_counts_only_what_was_there() -> None:
     """Some of the stretch on disk was settled before; the one message that is unacked is still waited for."""
-    house = StoredHouse(queue_memory=4096)
-    client = house.client()
+    harness = StoredHarness(queue_memory=4096)
+    client = harness.client()
     client.declare("q", durable=True)
     client.publish("q", *[b"%04d" % number + bytes(200) for number in range(500)], delivery_mode=2)
     got = client.get("q")
     assert got is not None
-    assert house.queue("q").lane.paged > 0
-    mark = Marked(house)
+    assert harness.queue("q").lane.paged > 0
+    mark = Marked(harness)
     client.publish("q", b"later", delivery_mode=2)
-    house.vhost.purge_queue("q")
-    house.rest()
+    harness.vhost.purge_queue("q")
+    harness.rest()
     assert not mark.is_over
     client.ack(got.tag)
     assert mark.is_over

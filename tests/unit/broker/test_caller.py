@@ -12,26 +12,26 @@ from leveret.broker.local import LocalSession
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.properties import Properties
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 TO_QUEUE = Binding("x", Destination("queue", "q"), "k", {})
 TO_EXCHANGE = Binding("x", Destination("exchange", "y"), "k", {})
 
 
 @pytest.fixture
-def house() -> House:
-    house = House()
-    house.vhost.declare_queue("q")
-    house.vhost.declare_exchange("x")
-    house.vhost.declare_exchange("y")
-    house.vhost.declare_exchange("t", "topic")
-    house.vhost.bind(TO_QUEUE)
-    return house
+def harness() -> Harness:
+    harness = Harness()
+    harness.vhost.declare_queue("q")
+    harness.vhost.declare_exchange("x")
+    harness.vhost.declare_exchange("y")
+    harness.vhost.declare_exchange("t", "topic")
+    harness.vhost.bind(TO_QUEUE)
+    return harness
 
 
-def access(house: House, configure: str = "", write: str = "", read: str = "") -> UserAccess:
-    house.broker.permissions.set("ann", "/", configure, write, read)
-    return UserAccess(house.broker.permissions, house.vhost, "ann")
+def access(harness: Harness, configure: str = "", write: str = "", read: str = "") -> UserAccess:
+    harness.broker.permissions.set("ann", "/", configure, write, read)
+    return UserAccess(harness.broker.permissions, harness.vhost, "ann")
 
 
 def local(caller: Caller) -> LocalSession:
@@ -61,27 +61,27 @@ OPERATIONS: dict[str, tuple[Callable[[Caller], object], dict[str, str]]] = {
 }
 
 
-def contents(house: House) -> tuple[object, ...]:
-    vhost = house.vhost
+def contents(harness: Harness) -> tuple[object, ...]:
+    vhost = harness.vhost
     queue = vhost.queues["q"]
     return set(vhost.queues), set(vhost.exchanges), vhost.bindings.of_source("x"), queue.ready, len(queue.consumers)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.feature("S4-72")
-def test_an_operation_needs_each_of_its_permissions(name: str, house: House) -> None:
+def test_an_operation_needs_each_of_its_permissions(name: str, harness: Harness) -> None:
     operation, needed = OPERATIONS[name]
-    before = contents(house)
+    before = contents(harness)
     for missing in needed:
         with pytest.raises(AccessRefused, match=rf"{missing} access|access to"):
-            operation(Caller(access(house, **{kind: needed[kind] for kind in needed if kind != missing})))
-    assert contents(house) == before
-    operation(Caller(access(house, **needed)))
+            operation(Caller(access(harness, **{kind: needed[kind] for kind in needed if kind != missing})))
+    assert contents(harness) == before
+    operation(Caller(access(harness, **needed)))
 
 
-def test_topic_permissions_are_checked_for_every_key(house: House) -> None:
-    session = LocalSession(access(house, write="^t$"), lambda tag, delivered: None)
-    house.broker.permissions.set_topic("ann", "/", "t", "^a", "")
+def test_topic_permissions_are_checked_for_every_key(harness: Harness) -> None:
+    session = LocalSession(access(harness, write="^t$"), lambda tag, delivered: None)
+    harness.broker.permissions.set_topic("ann", "/", "t", "^a", "")
     assert not session.publish("t", "a", b"1")
     with pytest.raises(AccessRefused, match="topic 'b' in exchange 't'"):
         session.publish("t", "b", b"1")
@@ -90,8 +90,8 @@ def test_topic_permissions_are_checked_for_every_key(house: House) -> None:
             session.publish("t", "a", b"1", Properties(headers={copies: ["b"]}))
 
 
-def test_user_id_must_be_the_user(house: House) -> None:
-    permitted = access(house, write=".*")
+def test_user_id_must_be_the_user(harness: Harness) -> None:
+    permitted = access(harness, write=".*")
     session = LocalSession(permitted, lambda tag, delivered: None)
     assert session.publish("x", "k", b"1", Properties(user_id="ann"))
     with pytest.raises(PreconditionFailed, match="user_id property set to 'bob' but authenticated user was 'ann'"):
@@ -100,17 +100,19 @@ def test_user_id_must_be_the_user(house: House) -> None:
     assert other.publish("x", "k", b"1", Properties(user_id="bob"))
 
 
-def test_a_missing_object_is_not_found_only_by_users_with_a_permission(house: House) -> None:
+def test_a_missing_object_is_not_found_only_by_users_with_a_permission(harness: Harness) -> None:
     with pytest.raises(AccessRefused):
-        Caller(access(house)).queue_to("look at queue", "none")
+        Caller(access(harness)).queue_to("look at queue", "none")
     with pytest.raises(NotFound):
-        Caller(access(house, write="^none$")).queue_to("look at queue", "none")
+        Caller(access(harness, write="^none$")).queue_to("look at queue", "none")
     with pytest.raises(AccessRefused):
-        Caller(access(house)).exchange_to_publish("none", "k")
+        Caller(access(harness)).exchange_to_publish("none", "k")
 
 
-def test_an_exclusive_queue_belongs_to_the_owner(house: House) -> None:
-    mine, other, without_owner = (Caller(in_process_access(house.vhost), owner) for owner in (object(), object(), None))
+def test_an_exclusive_queue_belongs_to_the_owner(harness: Harness) -> None:
+    mine, other, without_owner = (
+        Caller(in_process_access(harness.vhost), owner) for owner in (object(), object(), None)
+    )
     name = mine.declare_queue(exclusive=True).name
     binding = Binding("x", Destination("queue", name), "k", {})
     assert mine.bind(binding)
@@ -126,8 +128,8 @@ def test_an_exclusive_queue_belongs_to_the_owner(house: House) -> None:
     assert mine.delete_queue(name) == 0
 
 
-def test_code_in_the_process_needs_no_permissions(house: House) -> None:
-    session = LocalSession(in_process_access(house.vhost), lambda tag, delivered: None)
+def test_code_in_the_process_needs_no_permissions(harness: Harness) -> None:
+    session = LocalSession(in_process_access(harness.vhost), lambda tag, delivered: None)
     session.caller.declare_queue("new", arguments={"x-dead-letter-exchange": "x"})
     assert session.publish("", "new", b"a")
     got = session.get("new")

@@ -9,19 +9,14 @@ import pytest
 from leveret.broker.dead_letters import goes_round
 from leveret.wire.fields import Table
 from leveret.wire.methods import ExchangeDeclare, ExchangeDelete, QueueBind, QueueDelete
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    made = house.client()
+def client(harness: Harness) -> Client:
+    made = harness.client()
     made.declare("dead")
     return made
 
@@ -60,7 +55,7 @@ def first_death(content: Content) -> tuple[object, ...]:
 
 
 @pytest.mark.feature("S4-76")
-def test_a_rejected_message_tells_its_story(house: House, client: Client) -> None:
+def test_a_rejected_message_tells_its_story(harness: Harness, client: Client) -> None:
     client.ask(ExchangeDeclare("ex", "topic"))
     client.declare("q", arguments=TO_DEAD)
     client.ask(QueueBind("q", "ex", "#"))
@@ -74,7 +69,7 @@ def test_a_rejected_message_tells_its_story(house: House, client: Client) -> Non
                 "count": 1,
                 "reason": "rejected",
                 "queue": "q",
-                "time": datetime.fromtimestamp(int(house.clock.wall()), UTC),
+                "time": datetime.fromtimestamp(int(harness.clock.wall()), UTC),
                 "exchange": "ex",
                 "routing-keys": ["a.b"],
             }
@@ -88,12 +83,12 @@ def test_a_rejected_message_tells_its_story(house: House, client: Client) -> Non
 
 
 @pytest.mark.feature("S0-25")
-def test_an_expired_message_says_what_its_expiration_was(house: House, client: Client) -> None:
+def test_an_expired_message_says_what_its_expiration_was(harness: Harness, client: Client) -> None:
     """And has none any more, or it would die in the next queue as well."""
     client.declare("q", arguments=TO_DEAD)
     client.publish("q", b"m", expiration="1000")
-    house.advance(1)
-    house.advance(1000)
+    harness.advance(1)
+    harness.advance(1000)
     letter = taken(client)
     assert letter.properties.expiration is None
     entry = headers_of(letter)["x-death"][0]  # type: ignore[index,call-overload]
@@ -101,11 +96,11 @@ def test_an_expired_message_says_what_its_expiration_was(house: House, client: C
     assert entry["reason"] == "expired"
 
 
-def test_the_expiration_goes_whatever_the_reason(house: House, client: Client) -> None:
+def test_the_expiration_goes_whatever_the_reason(harness: Harness, client: Client) -> None:
     client.declare("q", arguments=TO_DEAD)
     client.publish("q", b"m", expiration="1000")
     reject(client)
-    house.advance(5)
+    harness.advance(5)
     assert taken(client).properties.expiration is None
 
 
@@ -127,12 +122,12 @@ def test_the_same_death_again_is_counted_and_comes_first(client: Client) -> None
     assert first_death(letter) == ("one", "rejected", "")
 
 
-def test_another_reason_is_another_entry(house: House, client: Client) -> None:
+def test_another_reason_is_another_entry(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-message-ttl": 1000, **TO_DEAD})
     client.declare("back", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
     client.publish("back", b"m")
     reject(client, "back")
-    house.advance(1)
+    harness.advance(1)
     assert deaths(taken(client)) == [("q", "expired", 1), ("back", "rejected", 1)]
 
 
@@ -150,7 +145,7 @@ def test_deaths_that_a_publisher_sends_are_kept_and_do_not_grow(client: Client) 
     assert deaths[1:] == sent["x-death"]
 
 
-def test_priority_and_persistence_stay(house: House, client: Client) -> None:
+def test_priority_and_persistence_stay(harness: Harness, client: Client) -> None:
     client.declare("ranked", arguments={"x-max-priority": 5})
     client.declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ranked"})
     for priority in (1, 4):
@@ -159,12 +154,12 @@ def test_priority_and_persistence_stay(house: House, client: Client) -> None:
     assert [taken(client, "ranked").properties.priority for _ in range(2)] == [4, 1]
 
 
-def test_a_body_in_many_frames_stays_whole(house: House, client: Client) -> None:
+def test_a_body_in_many_frames_stays_whole(harness: Harness, client: Client) -> None:
     client.declare("q", arguments=TO_DEAD)
     body = bytes(range(256)) * 2000
     client.publish("q", body)
     reject(client)
-    other = house.client(frame_max=4096)
+    other = harness.client(frame_max=4096)
     assert taken(other).body == body
 
 
@@ -227,12 +222,12 @@ def test_every_queue_behind_the_exchange_gets_one(client: Client) -> None:
 # ---- ways that end
 
 
-def test_a_missing_exchange_is_the_end_of_it(house: House, client: Client) -> None:
+def test_a_missing_exchange_is_the_end_of_it(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-exchange": "nowhere"})
     client.publish("q", b"m")
     reject(client)
-    queue = house.queue("q")
-    assert (queue.ready, queue.unacked, queue.bytes, house.broker.gauge.used) == (0, 0, 0, 0)
+    queue = harness.queue("q")
+    assert (queue.ready, queue.unacked, queue.bytes, harness.broker.gauge.used) == (0, 0, 0, 0)
 
 
 def test_an_exchange_that_comes_later_counts(client: Client) -> None:
@@ -257,26 +252,26 @@ def test_a_queue_that_is_declared_later_gets_the_next_letter(client: Client) -> 
     assert taken(client).body == b"2"
 
 
-def test_a_letter_that_no_queue_wants_is_gone(house: House, client: Client) -> None:
+def test_a_letter_that_no_queue_wants_is_gone(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "gone"})
     client.publish("q", b"m")
     reject(client)
-    assert house.queue("q").bytes == 0
+    assert harness.queue("q").bytes == 0
     assert client.heard() == []
 
 
-def test_an_expired_message_does_not_come_back_to_its_queue(house: House, client: Client) -> None:
+def test_an_expired_message_does_not_come_back_to_its_queue(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-exchange": "", "x-message-ttl": 1000})
     client.publish("q", b"m")
-    house.advance(10)
-    assert (house.queue("q").ready, house.queue("q").bytes) == (0, 0)
+    harness.advance(10)
+    assert (harness.queue("q").ready, harness.queue("q").bytes) == (0, 0)
 
 
-def test_a_head_that_is_dropped_does_not_come_back_as_the_tail(house: House, client: Client) -> None:
+def test_a_head_that_is_dropped_does_not_come_back_as_the_tail(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-exchange": "", "x-max-length": 1})
     client.publish("q", b"a", b"b")
     assert taken(client, "q").body == b"b"
-    assert house.queue("q").bytes == 0
+    assert harness.queue("q").bytes == 0
 
 
 def test_a_rejected_message_may_come_back_to_its_queue(client: Client) -> None:
@@ -286,35 +281,35 @@ def test_a_rejected_message_may_come_back_to_its_queue(client: Client) -> None:
     assert [taken(client, "q").body for _ in range(2)] == [b"b", b"a"]
 
 
-def test_a_round_without_a_reject_is_cut(house: House, client: Client) -> None:
+def test_a_round_without_a_reject_is_cut(harness: Harness, client: Client) -> None:
     arguments = {"x-message-ttl": 1000, "x-dead-letter-exchange": ""}
     client.declare("one", arguments={**arguments, "x-dead-letter-routing-key": "two"})
     client.declare("two", arguments={**arguments, "x-dead-letter-routing-key": "one"})
     client.publish("one", b"m")
-    house.advance(1)
+    harness.advance(1)
     assert client.count("two") == 1
-    house.advance(1)
+    harness.advance(1)
     assert [client.count(queue) for queue in ("one", "two")] == [0, 0]
 
 
-def test_a_reject_on_the_way_opens_the_round(house: House, client: Client) -> None:
+def test_a_reject_on_the_way_opens_the_round(harness: Harness, client: Client) -> None:
     arguments = {"x-dead-letter-exchange": ""}
     client.declare("one", arguments={**arguments, "x-message-ttl": 1000, "x-dead-letter-routing-key": "two"})
     client.declare("two", arguments={**arguments, "x-dead-letter-routing-key": "one"})
     client.publish("one", b"m")
     for _ in range(3):
-        house.advance(1)
+        harness.advance(1)
         reject(client, "two")
     assert client.count("one") == 1
 
 
-def test_only_the_queue_that_closes_the_round_is_left_out(house: House, client: Client) -> None:
+def test_only_the_queue_that_closes_the_round_is_left_out(harness: Harness, client: Client) -> None:
     client.ask(ExchangeDeclare("dlx", "fanout"))
     client.declare("q", arguments={"x-dead-letter-exchange": "dlx", "x-message-ttl": 1000})
     for queue in ("q", "dead"):
         client.ask(QueueBind(queue, "dlx"))
     client.publish("q", b"m")
-    house.advance(1)
+    harness.advance(1)
     assert [client.count(queue) for queue in ("q", "dead")] == [0, 1]
 
 
@@ -351,7 +346,7 @@ def test_a_story_that_a_client_made_up_harms_nothing(client: Client, story: obje
     assert deaths(taken(client))[0][:2] == ("q", "rejected")
 
 
-def test_malformed_headers_do_not_keep_a_message_from_the_dead(house: House, client: Client) -> None:
+def test_malformed_headers_do_not_keep_a_message_from_the_dead(harness: Harness, client: Client) -> None:
     """They were not looked into before; of what cannot be read only the story is left."""
     client.declare("q", arguments={"x-max-length": 1, **TO_DEAD})
     frames = client.published("", "q", b"m", headers={"a": "bbbbbbbb"})
@@ -366,7 +361,7 @@ def test_malformed_headers_do_not_keep_a_message_from_the_dead(house: House, cli
 # ---- queues that come and go
 
 
-def test_the_letters_of_a_burst_reach_a_queue_whose_limit_kills_them_again(house: House, client: Client) -> None:
+def test_the_letters_of_a_burst_reach_a_queue_whose_limit_kills_them_again(harness: Harness, client: Client) -> None:
     client.declare("end")
     client.declare(
         "middle", arguments={"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "end"}
@@ -379,14 +374,14 @@ def test_the_letters_of_a_burst_reach_a_queue_whose_limit_kills_them_again(house
     assert deaths(taken(client, "end")) == [("middle", "maxlen", 1), ("q", "maxlen", 1)]
 
 
-def test_a_letter_to_a_queue_that_is_deleted_meanwhile(house: House, client: Client) -> None:
+def test_a_letter_to_a_queue_that_is_deleted_meanwhile(harness: Harness, client: Client) -> None:
     client.declare("q", arguments=TO_DEAD)
     client.publish("q", b"m")
     got = client.get("q")
     assert got is not None
     client.ask(QueueDelete("dead"))
     client.nack(got.tag, requeue=False)
-    assert house.queue("q").bytes == 0
+    assert harness.queue("q").bytes == 0
 
 
 def test_a_consumer_of_the_dead_gets_them_in_the_same_turn(client: Client) -> None:

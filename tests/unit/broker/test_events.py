@@ -9,7 +9,7 @@ import pytest
 
 from leveret.broker.events import Events
 from leveret.wire.methods import ConnectionBlocked, ConnectionUnblocked, QueuePurge
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 
 News = list[tuple[str, Mapping[str, object]]]
 
@@ -21,13 +21,8 @@ def hear(events: Events) -> News:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def publisher(house: House) -> Client:
-    client = house.client()
+def publisher(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"0")
     return client
@@ -84,87 +79,89 @@ def test_a_listener_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixtur
 # ---- alarms
 
 
-def test_an_alarm_is_told_once_and_its_end_once(house: House) -> None:
-    news = hear(house.broker.events)
-    house.broker.set_alarm("disk", "disk full", free=1)
-    house.broker.set_alarm("disk", "disk full", free=2)
-    house.broker.set_alarm("disk", None, free=3)
-    house.broker.set_alarm("disk", None, free=4)
+def test_an_alarm_is_told_once_and_its_end_once(harness: Harness) -> None:
+    news = hear(harness.broker.events)
+    harness.broker.set_alarm("disk", "disk full", free=1)
+    harness.broker.set_alarm("disk", "disk full", free=2)
+    harness.broker.set_alarm("disk", None, free=3)
+    harness.broker.set_alarm("disk", None, free=4)
     assert news == [
         ("alarm raised", {"alarm": "disk", "reason": "disk full", "free": 1}),
         ("alarm over", {"alarm": "disk", "reason": None, "free": 3}),
     ]
-    assert house.broker.alarms == {}
+    assert harness.broker.alarms == {}
 
 
-def test_an_alarm_whose_reason_changes_is_told_again_but_blocks_nobody_twice(house: House, publisher: Client) -> None:
-    news = hear(house.broker.events)
-    house.broker.set_alarm("disk", "free disk space below limit")
+def test_an_alarm_whose_reason_changes_is_told_again_but_blocks_nobody_twice(
+    harness: Harness, publisher: Client
+) -> None:
+    news = hear(harness.broker.events)
+    harness.broker.set_alarm("disk", "free disk space below limit")
     publisher.publish("q", b"1")
-    house.broker.set_alarm("disk", "disk full")
-    house.rest()
+    harness.broker.set_alarm("disk", "disk full")
+    harness.rest()
     assert [facts["reason"] for _, facts in news] == ["free disk space below limit", "disk full"]
-    assert house.broker.alarms == {"disk": "disk full"}
+    assert harness.broker.alarms == {"disk": "disk full"}
     assert publisher.heard() == [ConnectionBlocked("low on disk")]
-    house.broker.set_alarm("disk", None)
-    house.rest()
+    harness.broker.set_alarm("disk", None)
+    harness.rest()
     assert publisher.heard() == [ConnectionUnblocked()]
 
 
 @pytest.mark.parametrize("first", ["disk", "memory"])
-def test_publishers_go_on_only_when_every_alarm_is_over(house: House, publisher: Client, first: str) -> None:
+def test_publishers_go_on_only_when_every_alarm_is_over(harness: Harness, publisher: Client, first: str) -> None:
     """Two at once, over in either order."""
     second = "memory" if first == "disk" else "disk"
-    house.broker.set_alarm("disk", "disk full")
-    house.broker.set_alarm("memory", "memory high watermark exceeded")
+    harness.broker.set_alarm("disk", "disk full")
+    harness.broker.set_alarm("memory", "memory high watermark exceeded")
     publisher.publish("q", b"1")
-    house.broker.set_alarm(first, None)
-    house.rest()
+    harness.broker.set_alarm(first, None)
+    harness.rest()
     assert publisher.heard() == [ConnectionBlocked("low on disk & memory")]
     assert not publisher.socket.reading
-    assert house.queue("q").ready == 1
-    house.broker.set_alarm(second, None)
-    house.rest()
+    assert harness.queue("q").ready == 1
+    harness.broker.set_alarm(second, None)
+    harness.rest()
     assert publisher.heard() == [ConnectionUnblocked()]
-    assert house.queue("q").ready == 2
+    assert harness.queue("q").ready == 2
 
 
 def test_a_calm_memory_does_not_end_another_alarm() -> None:
-    house = House(memory_high_watermark=10_000)
-    publisher, consumer = house.client(), house.client()
+    harness = Harness(memory_high_watermark=10_000)
+    publisher, consumer = harness.client(), harness.client()
     publisher.declare("q")
     publisher.publish("q", b"x" * 20_000)
     publisher.publish("q", b"more")
-    house.broker.set_alarm("disk", "disk full")
+    harness.broker.set_alarm("disk", "disk full")
     consumer.ask(QueuePurge("q"))
-    assert house.broker.alarms == {"disk": "disk full"}
+    assert harness.broker.alarms == {"disk": "disk full"}
     assert [type(what) for what in publisher.heard()] == [ConnectionBlocked]
     assert not publisher.socket.reading
 
 
-def test_who_begins_to_publish_during_an_alarm_is_told_its_reason(house: House) -> None:
-    client = house.client()
+def test_who_begins_to_publish_during_an_alarm_is_told_its_reason(harness: Harness) -> None:
+    client = harness.client()
     client.declare("q")
-    house.broker.set_alarm("disk", "disk full")
-    house.broker.set_alarm("store", "store read-only")
-    house.rest()
+    harness.broker.set_alarm("disk", "disk full")
+    harness.broker.set_alarm("store", "store read-only")
+    harness.rest()
     assert client.heard() == []
     client.publish("q", b"1")
     assert client.heard() == [ConnectionBlocked("low on disk, store read-only")]
 
 
-def test_consumers_go_on_during_an_alarm(house: House, publisher: Client) -> None:
-    house.broker.set_alarm("disk", "disk full")
-    consumer = house.client()
+def test_consumers_go_on_during_an_alarm(harness: Harness, publisher: Client) -> None:
+    harness.broker.set_alarm("disk", "disk full")
+    consumer = harness.client()
     consumer.consume("q")
     assert consumer.bodies() == [b"0"]
     consumer.ack(1)
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
-def test_a_listener_may_publish_when_the_alarm_is_over(house: House, publisher: Client) -> None:
+def test_a_listener_may_publish_when_the_alarm_is_over(harness: Harness, publisher: Client) -> None:
     """Whatever it does is handled without waiting for another event."""
-    consumer = house.client()
+    consumer = harness.client()
     consumer.consume("q", no_ack=True)
     consumer.heard()
     content = b"late"
@@ -173,8 +170,8 @@ def test_a_listener_may_publish_when_the_alarm_is_over(house: House, publisher: 
         if name == "alarm over":
             publisher.feed(publisher.published("", "q", content))
 
-    house.broker.events.subscribe(late)
-    house.broker.set_alarm("disk", "disk full")
-    house.broker.set_alarm("disk", None)
-    house.rest()
+    harness.broker.events.subscribe(late)
+    harness.broker.set_alarm("disk", "disk full")
+    harness.broker.set_alarm("disk", None)
+    harness.rest()
     assert consumer.bodies() == [b"late"]

@@ -17,7 +17,7 @@ from leveret.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from tests.support.peer_pair import Content, House
+from tests.support.peer_pair import Content, Harness
 
 CONTEXT = InterceptContext("/", "guest", "here", 1)
 
@@ -57,13 +57,8 @@ def test_an_interceptor_can_be_taken_out_again() -> None:
     assert len(changes) == 2
 
 
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
 @pytest.mark.feature("S2-25")
-def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(house: House) -> None:
+def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(harness: Harness) -> None:
     seen: list[InterceptContext] = []
 
     def rename(context: InterceptContext, method: Method) -> Method:
@@ -73,50 +68,50 @@ def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(house: H
         method.durable = True
         return method
 
-    house.broker.interceptors.register(QueueDeclare, rename)
-    client = house.client()
+    harness.broker.interceptors.register(QueueDeclare, rename)
+    client = harness.client()
     assert client.ask(QueueDeclare("q")) == QueueDeclareOk("guest.q", 0, 0)
-    assert house.queue("guest.q").durable
+    assert harness.queue("guest.q").durable
     assert seen == [InterceptContext("/", "guest", "guest", 1)]
 
 
 @pytest.mark.parametrize("method", sorted(HANDLERS | {BasicAck.id: None, BasicPublish.id: None}))
 @pytest.mark.feature("S2-26")
-def test_every_method_of_a_channel_can_be_refused(house: House, method: tuple[int, int]) -> None:
+def test_every_method_of_a_channel_can_be_refused(harness: Harness, method: tuple[int, int]) -> None:
     def refuse(context: InterceptContext, method: Method) -> Method:
         raise PreconditionFailed("not with me")
 
     kind = METHODS[method]
-    house.broker.interceptors.register(kind, refuse)
-    client = house.client()
+    harness.broker.interceptors.register(kind, refuse)
+    client = harness.client()
     client.send(kind())
     assert client.error() == (406, "PRECONDITION_FAILED - not with me")
 
 
 @pytest.mark.feature("S2-26")
-def test_an_interceptor_refuses_a_method_with_a_channel_error(house: House) -> None:
+def test_an_interceptor_refuses_a_method_with_a_channel_error(harness: Harness) -> None:
     """Other channels live on."""
 
     def refuse(context: InterceptContext, method: Method) -> Method:
         raise PreconditionFailed("not with me")
 
-    client = house.client()
+    client = harness.client()
     client.declare("q")
     client.open_channel(2)
-    house.broker.interceptors.register(BasicConsume, refuse)
+    harness.broker.interceptors.register(BasicConsume, refuse)
     client.send(BasicConsume("q", "tag"))
     assert client.error() == (406, "PRECONDITION_FAILED - not with me")
     client.declare("q", channel=2)
 
 
 @pytest.mark.feature("S2-25")
-def test_an_interceptor_rewrites_publishes_also_on_a_remembered_route(house: House) -> None:
+def test_an_interceptor_rewrites_publishes_also_on_a_remembered_route(harness: Harness) -> None:
     """Exchange and routing key; the route that was remembered before it came is forgotten, and after."""
-    client = house.client()
+    client = harness.client()
     client.declare("a")
     client.declare("b")
     client.publish("a", b"1")
-    unregister = house.broker.interceptors.register(
+    unregister = harness.broker.interceptors.register(
         BasicPublish, lambda context, method: BasicPublish("", "b", method.mandatory)
     )
     client.publish("a", b"2", b"3")
@@ -130,24 +125,24 @@ def test_an_interceptor_rewrites_publishes_also_on_a_remembered_route(house: Hou
 
 
 @pytest.mark.feature("S2-26")
-def test_an_interceptor_refuses_publishes(house: House) -> None:
+def test_an_interceptor_refuses_publishes(harness: Harness) -> None:
 
     def refuse(context: InterceptContext, method: Method) -> Method:
         raise AccessRefused("no publishing today")
 
-    client = house.client()
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"1")
-    house.broker.interceptors.register(BasicPublish, refuse)
+    harness.broker.interceptors.register(BasicPublish, refuse)
     client.publish("q", b"2", b"3")
     assert client.error() == (403, "ACCESS_REFUSED - no publishing today")
-    assert house.queue("q").ready == 1
+    assert harness.queue("q").ready == 1
 
 
 @pytest.mark.feature("S2-25")
-def test_an_interceptor_sees_every_ack_of_a_run(house: House) -> None:
+def test_an_interceptor_sees_every_ack_of_a_run(harness: Harness) -> None:
     """Acks in order are folded into one, but not past an interceptor."""
-    client = house.client()
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"1", b"2", b"3")
     client.consume("q")
@@ -158,20 +153,20 @@ def test_an_interceptor_sees_every_ack_of_a_run(house: House) -> None:
         tags.append(method.delivery_tag)
         return method
 
-    house.broker.interceptors.register(BasicAck, watch)
+    harness.broker.interceptors.register(BasicAck, watch)
     client.send(BasicAck(1), BasicAck(2), BasicAck(3))
     assert tags == [1, 2, 3]
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
-def test_a_bug_in_an_interceptor_is_answered_with_541_and_harms_nobody_else(house: House) -> None:
-    other = house.client()
-    client = house.client()
+def test_a_bug_in_an_interceptor_is_answered_with_541_and_harms_nobody_else(harness: Harness) -> None:
+    other = harness.client()
+    client = harness.client()
 
     def broken(context: InterceptContext, method: Method) -> Method:
         raise ZeroDivisionError
 
-    house.broker.interceptors.register(QueueDeclare, broken)
+    harness.broker.interceptors.register(QueueDeclare, broken)
     client.send(QueueDeclare("q"))
     (close,) = client.heard()
     assert isinstance(close, ConnectionClose)

@@ -1,4 +1,4 @@
-"""Queues of the broker's own: known to the disk and to the house-keeping, and to nobody else."""
+"""Queues of the broker's own: known to the disk and to the harness-keeping, and to nobody else."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from leveret.broker.internal_queues import PREFIX, SCHEDULE
 from leveret.store.definitions import Put, QueueRow
 from leveret.wire.fields import encode_table
 from leveret.wire.methods import BasicConsume, BasicGet, ChannelClose, QueueDeclare, QueueDelete, QueuePurge
-from tests.support.peer_pair import House
-from tests.support.stored_house import StoredHouse
+from tests.support.peer_pair import Harness
+from tests.support.stored_harness import StoredHarness
 
 
-def schedule(house: House, number: int = 1) -> None:
-    client = house.client()
+def schedule(harness: Harness, number: int = 1) -> None:
+    client = harness.client()
     client.declare("q")
     for _ in range(number):
         client.publish("q", b"m" * 100, headers={"x-deliver-at": 1 << 50})
 
 
 def test_they_are_made_when_they_are_needed_and_have_rows() -> None:
-    house = StoredHouse()
-    assert house.disk.queues() == set()
-    schedule(house)
-    assert [row.name for row in house.disk.definitions().queues] == [SCHEDULE]
-    again = house.stopped().again()
+    harness = StoredHarness()
+    assert harness.disk.queues() == set()
+    schedule(harness)
+    assert [row.name for row in harness.disk.definitions().queues] == [SCHEDULE]
+    again = harness.stopped().again()
     assert list(again.vhost.internal.queues) == [SCHEDULE]
     schedule(again)
     assert len(again.disk.queues()) == 1, "the one from the earlier life is used"
@@ -43,45 +43,45 @@ def test_they_are_made_when_they_are_needed_and_have_rows() -> None:
     ids=lambda value: getattr(value, "NAME", str(value)),
 )
 def test_no_client_can_use_them(method: object, code: int) -> None:
-    house = House()
-    schedule(house)
-    closed = house.client().ask(method)  # type: ignore[arg-type]
+    harness = Harness()
+    schedule(harness)
+    closed = harness.client().ask(method)  # type: ignore[arg-type]
     assert isinstance(closed, ChannelClose)
     assert closed.reply_code == code
 
 
 def test_deleting_one_by_name_deletes_nothing() -> None:
-    house = House()
-    schedule(house)
-    house.client().ask(QueueDelete(SCHEDULE))
-    assert house.vhost.schedules.count == 1
+    harness = Harness()
+    schedule(harness)
+    harness.client().ask(QueueDelete(SCHEDULE))
+    assert harness.vhost.schedules.count == 1
 
 
 def test_they_do_not_count_against_the_limit_of_the_vhost() -> None:
-    house = House()
-    schedule(house)
-    house.broker.limit_vhost("/", max_queues=2, max_connections=None)
-    house.client().declare("second")
+    harness = Harness()
+    schedule(harness)
+    harness.broker.limit_vhost("/", max_queues=2, max_connections=None)
+    harness.client().declare("second")
 
 
 def test_they_give_up_memory_when_the_broker_is_short_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pager, "SQUEEZED", 1000)
-    house = StoredHouse(memory_high_watermark=10_000_000)
-    schedule(house, 400)
-    house.turn()
-    queue = house.vhost.internal.queues[SCHEDULE]
-    house.broker.gauge.used += 20_000_000
-    house.turn()
-    assert house.broker.gauge.is_short
+    harness = StoredHarness(memory_high_watermark=10_000_000)
+    schedule(harness, 400)
+    harness.turn()
+    queue = harness.vhost.internal.queues[SCHEDULE]
+    harness.broker.gauge.used += 20_000_000
+    harness.turn()
+    assert harness.broker.gauge.is_short
     assert queue.lane.paged > 300
 
 
 def test_a_row_of_an_unknown_kind_costs_itself(caplog: pytest.LogCaptureFixture) -> None:
-    house = StoredHouse()
-    house.client().declare("q", durable=True)
-    house.broker.log.record(Put(QueueRow(77, "/", f"{PREFIX}future", False, encode_table({}))))
-    house.turn()
-    again = house.stopped().again()
+    harness = StoredHarness()
+    harness.client().declare("q", durable=True)
+    harness.broker.log.record(Put(QueueRow(77, "/", f"{PREFIX}future", False, encode_table({}))))
+    harness.turn()
+    again = harness.stopped().again()
     assert list(again.vhost.queues) == ["q"]
     assert not again.vhost.internal.queues
     assert f"{PREFIX}future" in caplog.text

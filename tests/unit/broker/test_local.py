@@ -9,7 +9,7 @@ from leveret.broker.local import MOST_WAITING, Delivered, LocalSession
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.properties import Properties
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 from tests.support.remote_queues import make_remote
 from tests.support.spies import SpyLog
 
@@ -17,11 +17,11 @@ from tests.support.spies import SpyLog
 class Desk:
     """A session that remembers what it was given."""
 
-    def __init__(self, house: House, **more: object) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, **more: object) -> None:
+        self.harness = harness
         self.given: list[Delivered] = []
         self.left: list[str] = []
-        self.session = LocalSession(in_process_access(house.vhost), self._take, left=self.left.append, **more)  # type: ignore[arg-type]
+        self.session = LocalSession(in_process_access(harness.vhost), self._take, left=self.left.append, **more)  # type: ignore[arg-type]
 
     def _take(self, tag: str, delivered: Delivered) -> None:
         self.given.append(delivered)
@@ -29,7 +29,7 @@ class Desk:
     def publish(self, *bodies: bytes, exchange: str = "", key: str = "q", **properties: object) -> None:
         for body in bodies:
             self.session.publish(exchange, key, body, Properties(**properties))  # type: ignore[arg-type]
-        self.house.turn()
+        self.harness.turn()
 
     @property
     def bodies(self) -> list[bytes]:
@@ -37,29 +37,29 @@ class Desk:
 
 
 @pytest.fixture
-def house() -> House:
-    house = House()
-    house.vhost.declare_queue("q")
-    return house
+def harness() -> Harness:
+    harness = Harness()
+    harness.vhost.declare_queue("q")
+    return harness
 
 
 @pytest.fixture
-def desk(house: House) -> Desk:
-    return Desk(house)
+def desk(harness: Harness) -> Desk:
+    return Desk(harness)
 
 
 @pytest.mark.feature("S0-10", "S0-28", "S4-04")
-def test_publish_says_whether_it_reached_a_queue(house: House, desk: Desk) -> None:
+def test_publish_says_whether_it_reached_a_queue(harness: Harness, desk: Desk) -> None:
     assert desk.session.publish("", "q", b"a")
     assert not desk.session.publish("", "nowhere", b"b")
-    counters = house.vhost.counters_of("")
+    counters = harness.vhost.counters_of("")
     assert (counters.published, counters.routed, counters.unroutable) == (2, 1, 1)
 
 
 @pytest.mark.feature("S4-37", "S4-81")
-def test_publishing_follows_the_rules_of_a_channel(house: House) -> None:
-    desk = Desk(house, max_message_size=3)
-    house.vhost.declare_exchange("inner", internal=True)
+def test_publishing_follows_the_rules_of_a_channel(harness: Harness) -> None:
+    desk = Desk(harness, max_message_size=3)
+    harness.vhost.declare_exchange("inner", internal=True)
     with pytest.raises(NotFound, match="no exchange 'x'"):
         desk.publish(b"a", exchange="x")
     with pytest.raises(AccessRefused, match="internal exchange 'inner'"):
@@ -75,7 +75,7 @@ def test_publishing_follows_the_rules_of_a_channel(house: House) -> None:
 
 
 @pytest.mark.feature("S4-09", "S4-10")
-def test_a_delivery_is_complete_and_has_the_brokers_own_id(house: House, desk: Desk) -> None:
+def test_a_delivery_is_complete_and_has_the_brokers_own_id(harness: Harness, desk: Desk) -> None:
     desk.session.consume("q", "mine")
     desk.publish(b"body", content_type="text/plain", message_id="app-1")
     (got,) = desk.given
@@ -91,8 +91,8 @@ def test_a_delivery_is_complete_and_has_the_brokers_own_id(house: House, desk: D
     assert desk.given[1].id != got.id
 
 
-def test_blind_copies_reach_their_queues_unseen(house: House, desk: Desk) -> None:
-    house.vhost.declare_queue("copy")
+def test_blind_copies_reach_their_queues_unseen(harness: Harness, desk: Desk) -> None:
+    harness.vhost.declare_queue("copy")
     desk.publish(b"a", headers={"CC": ["copy"], "BCC": ["q"], "kept": 1}, key="elsewhere")
     for queue in ("q", "copy"):
         got = desk.session.get(queue)
@@ -101,7 +101,7 @@ def test_blind_copies_reach_their_queues_unseen(house: House, desk: Desk) -> Non
 
 
 @pytest.mark.feature("S4-50", "S4-52")
-def test_a_message_is_unacked_before_its_callback_runs(house: House) -> None:
+def test_a_message_is_unacked_before_its_callback_runs(harness: Harness) -> None:
     """And an ack may be sent inside the callback."""
     seen: list[int] = []
 
@@ -109,49 +109,49 @@ def test_a_message_is_unacked_before_its_callback_runs(house: House) -> None:
         seen.append(len(session.unacked))
         session.ack(delivered.delivery_tag)
 
-    session = LocalSession(in_process_access(house.vhost), callback)
+    session = LocalSession(in_process_access(harness.vhost), callback)
     session.consume("q")
     session.publish("", "q", b"a")
-    house.turn()
+    harness.turn()
     assert seen == [1]
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
 @pytest.mark.feature("S4-52")
-def test_only_an_ack_removes(house: House, desk: Desk) -> None:
+def test_only_an_ack_removes(harness: Harness, desk: Desk) -> None:
     desk.session.consume("q")
     desk.publish(b"a", b"b", b"c")
-    assert house.queue("q").unacked == 3
+    assert harness.queue("q").unacked == 3
     desk.session.ack(2)
-    assert house.queue("q").unacked == 2
+    assert harness.queue("q").unacked == 2
     desk.session.ack(3, multiple=True)
-    house.turn()
-    assert (house.queue("q").unacked, house.broker.gauge.used) == (0, 0)
+    harness.turn()
+    assert (harness.queue("q").unacked, harness.broker.gauge.used) == (0, 0)
 
 
 @pytest.mark.feature("S4-55", "S4-75")
-def test_nack_gives_back_or_drops(house: House, desk: Desk) -> None:
+def test_nack_gives_back_or_drops(harness: Harness, desk: Desk) -> None:
     tag = desk.session.consume("q")
     desk.publish(b"a", b"b")
     desk.session.nack(1, requeue=False)
     desk.session.nack(2)
-    house.turn()
+    harness.turn()
     assert [(got.body, got.redelivered) for got in desk.given[2:]] == [(b"b", True)]
-    assert house.queue("q").counters.dropped == 1
+    assert harness.queue("q").counters.dropped == 1
     desk.session.cancel(tag)
     desk.session.nack(0, multiple=True)
-    house.turn()
-    assert house.queue("q").ready == 1
+    harness.turn()
+    assert harness.queue("q").ready == 1
 
 
-def test_the_queue_is_told_how_often_a_message_was_tried(house: House, desk: Desk) -> None:
+def test_the_queue_is_told_how_often_a_message_was_tried(harness: Harness, desk: Desk) -> None:
     tag = desk.session.consume("q")
     desk.publish(b"a")
     desk.session.nack(1)
-    house.turn()
+    harness.turn()
     desk.session.cancel(tag)
     desk.session.nack(2)
-    assert [(sequence, tries) for sequence, tries, _ in house.queue("q").lane] == [(1, 2)]
+    assert [(sequence, tries) for sequence, tries, _ in harness.queue("q").lane] == [(1, 2)]
 
 
 def test_an_unknown_tag_is_refused(desk: Desk) -> None:
@@ -160,36 +160,36 @@ def test_an_unknown_tag_is_refused(desk: Desk) -> None:
             settle(1)
 
 
-def test_prefetch_bounds_what_is_unacked(house: House, desk: Desk) -> None:
+def test_prefetch_bounds_what_is_unacked(harness: Harness, desk: Desk) -> None:
     desk.session.consume("q", prefetch=2)
     desk.publish(b"a", b"b", b"c")
     assert desk.bodies == [b"a", b"b"]
     desk.session.ack(1)
-    house.turn()
+    harness.turn()
     assert desk.bodies == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize("auto_ack", [True, False])
-def test_only_so_many_deliveries_wait_for_a_slow_callback(house: House, desk: Desk, auto_ack: bool) -> None:
+def test_only_so_many_deliveries_wait_for_a_slow_callback(harness: Harness, desk: Desk, auto_ack: bool) -> None:
     tag = desk.session.consume("q", auto_ack=auto_ack)
     desk.publish(*[b"m"] * (MOST_WAITING + 2))
     assert len(desk.given) == MOST_WAITING
     desk.session.callback_done(tag)
-    house.turn()
+    harness.turn()
     assert len(desk.given) == MOST_WAITING + 1
     desk.session.callback_done("unknown")
 
 
-def test_auto_acked_messages_need_no_answer(house: House, desk: Desk) -> None:
+def test_auto_acked_messages_need_no_answer(harness: Harness, desk: Desk) -> None:
     desk.session.consume("q", auto_ack=True)
     desk.publish(b"a", b"b")
     assert [got.delivery_tag for got in desk.given] == [1, 2]
     with pytest.raises(PreconditionFailed):
         desk.session.ack(1)
-    assert house.broker.gauge.used == 0
+    assert harness.broker.gauge.used == 0
 
 
-def test_getting_by_hand(house: House, desk: Desk) -> None:
+def test_getting_by_hand(harness: Harness, desk: Desk) -> None:
     desk.publish(b"a", b"b")
     assert desk.session.get("q", auto_ack=True).body == b"a"  # type: ignore[union-attr]
     got = desk.session.get("q")
@@ -201,30 +201,30 @@ def test_getting_by_hand(house: House, desk: Desk) -> None:
     assert again.redelivered
     desk.session.ack(again.delivery_tag)
     assert desk.session.get("q") is None
-    house.vhost.delete_queue("q")
-    house.vhost.declare_queue("q")
+    harness.vhost.delete_queue("q")
+    harness.vhost.declare_queue("q")
     desk.publish(b"new")
     fresh = desk.session.get("q")
     assert fresh is not None
     desk.session.ack(fresh.delivery_tag)
-    house.turn()
-    assert house.broker.gauge.used == 0
+    harness.turn()
+    assert harness.broker.gauge.used == 0
 
 
 @pytest.mark.feature("S4-46")
-def test_consuming_follows_the_rules_of_a_channel(house: House, desk: Desk) -> None:
+def test_consuming_follows_the_rules_of_a_channel(harness: Harness, desk: Desk) -> None:
     with pytest.raises(NotFound, match="no queue 'p'"):
         desk.session.consume("p")
     desk.session.consume("q", "mine")
     with pytest.raises(NotAllowed, match="attempt to reuse consumer tag 'mine'"):
         desk.session.consume("q", "mine")
     assert desk.session.consume("q") != desk.session.consume("q")
-    house.vhost.declare_queue("own", exclusive=True, owner=object())
+    harness.vhost.declare_queue("own", exclusive=True, owner=object())
     with pytest.raises(ResourceLocked):
         desk.session.consume("own")
 
 
-def test_cancelling_leaves_what_was_delivered_unacked(house: House, desk: Desk) -> None:
+def test_cancelling_leaves_what_was_delivered_unacked(harness: Harness, desk: Desk) -> None:
     tag = desk.session.consume("q")
     desk.publish(b"a")
     desk.session.cancel(tag)
@@ -233,51 +233,51 @@ def test_cancelling_leaves_what_was_delivered_unacked(house: House, desk: Desk) 
     desk.publish(b"b")
     assert desk.bodies == [b"a"]
     desk.session.ack(1)
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
-def test_a_consumer_of_a_deleted_queue_is_told(house: House, desk: Desk) -> None:
+def test_a_consumer_of_a_deleted_queue_is_told(harness: Harness, desk: Desk) -> None:
     tag = desk.session.consume("q")
-    house.vhost.delete_queue("q")
+    harness.vhost.delete_queue("q")
     assert (desk.left, desk.session.consumers) == ([tag], {})
 
 
 @pytest.mark.feature("S4-61")
-def test_closing_gives_everything_back(house: House, desk: Desk) -> None:
-    house.vhost.declare_queue("own", exclusive=True, owner=desk.session)
+def test_closing_gives_everything_back(harness: Harness, desk: Desk) -> None:
+    harness.vhost.declare_queue("own", exclusive=True, owner=desk.session)
     desk.session.consume("q")
     desk.publish(b"a", b"b")
     desk.session.ack(1)
     desk.session.check_open()
     desk.session.close()
     desk.session.close()
-    house.turn()
-    assert house.queue("q").ready == 1
-    assert "own" not in house.vhost.queues
+    harness.turn()
+    assert harness.queue("q").ready == 1
+    assert "own" not in harness.vhost.queues
     with pytest.raises(ChannelFault, match="this session is closed"):
         desk.session.check_open()
 
 
 def test_durable_queues_have_it_written_once() -> None:
     log = SpyLog()
-    house = House(log=log)
+    harness = Harness(log=log)
     for name, durable in (("one", True), ("two", True), ("three", False)):
-        house.vhost.declare_queue(name, durable=durable)
-        house.vhost.bind(Binding("amq.fanout", Destination("queue", name), ""))
-    Desk(house).publish(b"a", exchange="amq.fanout", key="", delivery_mode=2)
+        harness.vhost.declare_queue(name, durable=durable)
+        harness.vhost.bind(Binding("amq.fanout", Destination("queue", name), ""))
+    Desk(harness).publish(b"a", exchange="amq.fanout", key="", delivery_mode=2)
     ((bodies, placements),) = log.appended
     assert bodies == [b"a"]
     assert [placement.queue for placement in placements] == [1, 2]
 
 
 @pytest.mark.feature("S0-30")
-def test_a_queue_that_answers_later_gets_it_from_its_own_log(house: House, desk: Desk) -> None:
+def test_a_queue_that_answers_later_gets_it_from_its_own_log(harness: Harness, desk: Desk) -> None:
     """Its replicas have a copy of what is published in the process too; a deleted queue leaves no receipt open."""
-    log = make_remote(house.vhost, "q", copies=2)
+    log = make_remote(harness.vhost, "q", copies=2)
     desk.publish(b"a")
     assert len(log.waiting[0].receipts) == 2
     log.let_in()
-    assert house.queue("q").ready == 1
+    assert harness.queue("q").ready == 1
     desk.publish(b"b")
-    house.vhost.delete_queue("q")
+    harness.vhost.delete_queue("q")
     assert log.waiting == []

@@ -19,7 +19,7 @@ from leveret.wire.methods import (
     TxRollback,
     TxSelect,
 )
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 MIB = 1 << 20
 
@@ -67,10 +67,10 @@ def test_the_breakdown_names_what_is_counted_and_what_is_watched() -> None:
 
 
 def test_definitions_are_counted_and_given_back() -> None:
-    house = House()
-    share, vhost = house.broker.memory_users.definitions, house.vhost
+    harness = Harness()
+    share, vhost = harness.broker.memory_users.definitions, harness.vhost
     before = share.bytes
-    client = house.client()
+    client = harness.client()
     client.ask(QueueDeclare("q", arguments={"x-max-priority": 9}))
     vhost.declare_exchange("x", "topic", arguments={"a": "b"})
     vhost.bind(Binding("x", Destination("queue", "q"), "a.b", {"c": 1}))
@@ -87,9 +87,9 @@ def test_definitions_are_counted_and_given_back() -> None:
 
 
 def test_a_declaration_beyond_the_share_is_refused_and_names_the_watermark() -> None:
-    house = House(memory_high_watermark=100 * MIB)
-    vhost = house.vhost
-    house.broker.memory_users.definitions.hold(vhost.name, 40 * MIB)
+    harness = Harness(memory_high_watermark=100 * MIB)
+    vhost = harness.vhost
+    harness.broker.memory_users.definitions.hold(vhost.name, 40 * MIB)
     with pytest.raises(ResourceFault, match=r"queue 'q' in vhost '/'.*memory_high_watermark"):
         vhost.declare_queue("q")
     with pytest.raises(ResourceFault, match="exchange 'x'"):
@@ -99,26 +99,26 @@ def test_a_declaration_beyond_the_share_is_refused_and_names_the_watermark() -> 
 
 
 def test_what_is_on_disk_is_restored_whatever_it_takes() -> None:
-    house = House(memory_high_watermark=1)
-    house.broker.memory_users.definitions.hold("/", 64 * MIB)
+    harness = Harness(memory_high_watermark=1)
+    harness.broker.memory_users.definitions.hold("/", 64 * MIB)
     rows = Definitions(
         vhosts=[VhostRow("/", None, None)], users=[], permissions=[], topic_permissions=[], bindings=[], parameters=[],
         exchanges=[ExchangeRow("/", "x", "fanout", False, False, encode_table({}))],
         queues=[QueueRow(7, "/", "q", False, encode_table({}))], highest_queue=7,
     )  # fmt: skip
-    with house.broker.unrecorded():
-        restore_definitions(house.broker, rows, "guest", "guest")
-    assert "q" in house.vhost.queues
-    assert "x" in house.vhost.exchanges
+    with harness.broker.unrecorded():
+        restore_definitions(harness.broker, rows, "guest", "guest")
+    assert "q" in harness.vhost.queues
+    assert "x" in harness.vhost.exchanges
     with pytest.raises(ResourceFault):
-        house.vhost.declare_queue("another")
+        harness.vhost.declare_queue("another")
 
 
 @pytest.mark.parametrize("end", [TxCommit(), TxRollback(), None])
 def test_a_transaction_holds_memory_until_its_end(end: TxCommit | TxRollback | None) -> None:
-    house = House()
-    share = house.broker.memory_users.transactions
-    client = house.client()
+    harness = Harness()
+    share = harness.broker.memory_users.transactions
+    client = harness.client()
     client.ask(QueueDeclare("q"))
     client.ask(TxSelect())
     client.publish("q", b"x" * 1_000)
@@ -131,14 +131,14 @@ def test_a_transaction_holds_memory_until_its_end(end: TxCommit | TxRollback | N
 
 
 def test_a_transaction_that_takes_too_much_is_refused_with_406() -> None:
-    house = House(memory_high_watermark=100 * MIB)
-    client = house.client()
+    harness = Harness(memory_high_watermark=100 * MIB)
+    client = harness.client()
     client.ask(QueueDeclare("q"))
     client.ask(TxSelect())
-    house.broker.memory_users.transactions.hold(client.session.user.name, 40 * MIB)
+    harness.broker.memory_users.transactions.hold(client.session.user.name, 40 * MIB)
     client.publish("q", b"x")
     (closed,) = client.heard()
     assert isinstance(closed, ChannelClose)
     assert closed.reply_code == 406
     assert "memory high watermark" in closed.reply_text
-    assert house.broker.memory_users.transactions.bytes == 40 * MIB
+    assert harness.broker.memory_users.transactions.bytes == 40 * MIB

@@ -14,7 +14,7 @@ from leveret.routing.bindings import Binding, Destination
 from leveret.wire.content import make_content
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 
 def begun(book: MessageTraces, message_id: str | None = None, size: int = 0) -> MessageTrace:
@@ -127,16 +127,18 @@ def test_the_key_of_a_copy_fits_a_key() -> None:
 # ---- by which bindings
 
 
-def steps(house: House, exchange: str, key: str, *queues: str, **headers: object) -> list[tuple[str, str, str, str]]:
+def steps(
+    harness: Harness, exchange: str, key: str, *queues: str, **headers: object
+) -> list[tuple[str, str, str, str]]:
     fields = selectable(Properties(headers=dict(headers)))  # type: ignore[arg-type]
-    found, _ = binding_steps(house.vhost, house.vhost.exchange(exchange), (key,), fields, queues)
+    found, _ = binding_steps(harness.vhost, harness.vhost.exchange(exchange), (key,), fields, queues)
     return [(step["source"], step["destination"], step["routing_key"], step["by"]) for step in found]
 
 
 @pytest.mark.feature("S4-77")
 def test_the_bindings_that_took_a_message_are_named() -> None:
-    house = House()
-    vhost = house.vhost
+    harness = Harness()
+    vhost = harness.vhost
     vhost.declare_queue("q")
     vhost.declare_queue("spare")
     vhost.declare_exchange("first", "topic", arguments={"alternate-exchange": "lost"})
@@ -147,13 +149,13 @@ def test_the_bindings_that_took_a_message_are_named() -> None:
     vhost.bind(Binding("second", Destination("queue", "q"), "", {"colour": "red"}))
     vhost.bind(Binding("second", Destination("queue", "q"), "", {"colour": "blue"}))
     vhost.bind(Binding("lost", Destination("queue", "spare"), "", {}))
-    assert steps(house, "first", "eu.be", "q", colour="red") == [
+    assert steps(harness, "first", "eu.be", "q", colour="red") == [
         ("first", "second", "eu.*", "binding"),
         ("second", "q", "", "binding"),
     ]
-    assert steps(house, "first", "us.ny", "q") == [("first", "q", "us.*", "binding")]
-    assert steps(house, "first", "asia", "spare") == [
+    assert steps(harness, "first", "us.ny", "q") == [("first", "q", "us.*", "binding")]
+    assert steps(harness, "first", "asia", "spare") == [
         ("first", "lost", "asia", "alternate-exchange"),
         ("lost", "spare", "", "binding"),
     ]
-    assert steps(house, "", "q", "q") == [("", "q", "q", "name")]
+    assert steps(harness, "", "q", "q") == [("", "q", "q", "name")]

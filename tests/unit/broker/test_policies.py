@@ -11,27 +11,17 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import NotFound, PreconditionFailed, ResourceFault
 from leveret.queues.classic import ClassicQueue
 from leveret.store.definitions import Change
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def broker(house: House) -> Broker:
-    return house.broker
+def broker(harness: Harness) -> Broker:
+    return harness.broker
 
 
 @pytest.fixture
 def policies(broker: Broker) -> Policies:
     return broker.policies
-
-
-@pytest.fixture
-def vhost(house: House) -> Vhost:
-    return house.vhost
 
 
 # ---- what there is
@@ -148,8 +138,8 @@ def test_queue_that_no_longer_matches_goes_back_to_what_it_was(policies: Policie
 
 
 @pytest.mark.feature("S0-29")
-def test_messages_in_a_live_queue_die_by_the_new_limit(house: House, policies: Policies) -> None:
-    client = house.client()
+def test_messages_in_a_live_queue_die_by_the_new_limit(harness: Harness, policies: Policies) -> None:
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"1", b"2", b"3")
     policies.set("/", "p", "^q$", {"max-length": 2})
@@ -162,14 +152,14 @@ def test_messages_in_a_live_queue_die_by_the_new_limit(house: House, policies: P
 
 
 @pytest.mark.feature("S0-29")
-def test_messages_published_under_a_policy_expire(house: House, policies: Policies) -> None:
-    client = house.client()
+def test_messages_published_under_a_policy_expire(harness: Harness, policies: Policies) -> None:
+    client = harness.client()
     client.declare("q")
     policies.set("/", "p", "^q$", {"message-ttl": 5_000})
     client.publish("q", b"mortal")
-    house.advance(4.9)
+    harness.advance(4.9)
     assert client.count("q") == 1
-    house.advance(0.2)
+    harness.advance(0.2)
     assert client.count("q") == 0
 
 

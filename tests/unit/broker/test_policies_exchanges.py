@@ -10,27 +10,17 @@ from leveret.broker.broker import Broker
 from leveret.broker.policies import Policies
 from leveret.broker.vhost import Vhost
 from leveret.routing.bindings import Binding, Destination
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def broker(harness: Harness) -> Broker:
+    return harness.broker
 
 
 @pytest.fixture
-def broker(house: House) -> Broker:
-    return house.broker
-
-
-@pytest.fixture
-def policies(house: House) -> Policies:
-    return house.broker.policies
-
-
-@pytest.fixture
-def vhost(house: House) -> Vhost:
-    return house.vhost
+def policies(harness: Harness) -> Policies:
+    return harness.broker.policies
 
 
 def send(client: Client, key: str, body: bytes) -> None:
@@ -59,13 +49,13 @@ def hearing(policies: Policies) -> Hearing:
 
 
 @pytest.mark.feature("S0-29")
-def test_live_exchange_gets_its_alternate_by_policy(house: House, policies: Policies) -> None:
+def test_live_exchange_gets_its_alternate_by_policy(harness: Harness, policies: Policies) -> None:
     """Also for publishers that have been told before that there is no route."""
-    client = house.client()
-    house.vhost.declare_exchange("x")
+    client = harness.client()
+    harness.vhost.declare_exchange("x")
     client.declare("caught")
-    house.vhost.declare_exchange("other", "fanout")
-    house.vhost.bind(Binding("other", Destination("queue", "caught"), "", {}))
+    harness.vhost.declare_exchange("other", "fanout")
+    harness.vhost.bind(Binding("other", Destination("queue", "caught"), "", {}))
     send(client, "k", b"lost")
     policies.set("/", "p", "^x$", {"alternate-exchange": "other"}, apply_to="exchanges")
     send(client, "k", b"caught")
@@ -90,9 +80,9 @@ def test_default_exchange_follows_no_policy(policies: Policies, vhost: Vhost) ->
     assert vhost.exchange("").alternate is None
 
 
-def test_default_exchange_as_alternate_finds_queues_that_come_later(house: House, policies: Policies) -> None:
-    client = house.client()
-    house.vhost.declare_exchange("x")
+def test_default_exchange_as_alternate_finds_queues_that_come_later(harness: Harness, policies: Policies) -> None:
+    client = harness.client()
+    harness.vhost.declare_exchange("x")
     policies.set("/", "p", "^x$", {"alternate-exchange": ""})
     send(client, "late", b"lost")
     client.declare("late")

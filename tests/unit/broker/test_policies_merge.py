@@ -11,24 +11,14 @@ from leveret.broker.policy import Policy, make_policy
 from leveret.broker.policy_keys import ARGUMENTS, BY_ARGUMENT
 from leveret.broker.policy_merge import Explained, effective_arguments, explain, fitting_options, merged
 from leveret.broker.vhost import Vhost
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 LIMITS = ("message-ttl", "expires", "max-length", "max-length-bytes", "delivery-limit", "consumer-timeout")
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def vhost(house: House) -> Vhost:
-    return house.vhost
-
-
-@pytest.fixture
-def policies(house: House) -> Policies:
-    return house.broker.policies
+def policies(harness: Harness) -> Policies:
+    return harness.broker.policies
 
 
 # ---- merging

@@ -11,25 +11,15 @@ from leveret.broker.policy import Policy
 from leveret.broker.policy_pattern import name_matcher
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 EVIL = "^(a|aa)+$"
 SLOW = "a" * 250 + "b"
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def vhost(house: House) -> Vhost:
-    return house.vhost
-
-
-@pytest.fixture
-def policies(house: House) -> Policies:
-    return house.broker.policies
+def policies(harness: Harness) -> Policies:
+    return harness.broker.policies
 
 
 @pytest.mark.parametrize(
@@ -110,13 +100,13 @@ def test_after_one_name_took_too_long_no_other_is_waited_for(
 
 
 @pytest.fixture
-def a_fifth_per_name(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Each match takes a fifth of a second, by the clock of the house. Gives the names that were asked."""
+def a_fifth_per_name(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each match takes a fifth of a second, by the clock of the harness. Gives the names that were asked."""
     asked: list[str] = []
 
     def slow(policy: Policy, kind: str, name: str) -> bool:
         asked.append(name)
-        house.clock.move_to(house.clock.now() + 0.2)
+        harness.clock.move_to(harness.clock.now() + 0.2)
         return False
 
     monkeypatch.setattr(Policy, "covers", slow)
@@ -136,7 +126,7 @@ def test_pattern_that_takes_too_long_on_all_names_together_is_refused(
 
 
 def test_a_policy_that_takes_too_long_on_later_names_together_can_be_deleted(
-    house: House, policies: Policies, vhost: Vhost, request: pytest.FixtureRequest
+    harness: Harness, policies: Policies, vhost: Vhost, request: pytest.FixtureRequest
 ) -> None:
     policies.set("/", "evil", EVIL, {"max-length": 1})
     for number in range(50):

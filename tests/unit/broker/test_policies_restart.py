@@ -13,25 +13,25 @@ from leveret.errors import LeveretError
 from leveret.store.definitions import Definitions, ExchangeRow, ParameterRow, QueueRow, VhostRow
 from leveret.store.memory_log import MemoryLog
 from leveret.wire.fields import encode_table
-from tests.support.stored_house import StoredHouse
+from tests.support.stored_harness import StoredHarness
 
 
 @pytest.fixture
-def house() -> StoredHouse:
-    return StoredHouse()
+def harness() -> StoredHarness:
+    return StoredHarness()
 
 
 @pytest.mark.feature("S0-29")
-def test_policies_and_what_they_mean_survive_a_restart(house: StoredHouse) -> None:
-    policies = house.broker.policies
+def test_policies_and_what_they_mean_survive_a_restart(harness: StoredHarness) -> None:
+    policies = harness.broker.policies
     policies.set("/", "p", "^q", {"max-length": 5, "durability": "os"}, apply_to="queues", priority=2)
     policies.set("/", "cap", "", {"max-length": 3}, operator=True)
     policies.set("/", "alt", "^x", {"alternate-exchange": "amq.fanout"}, apply_to="exchanges")
-    house.vhost.declare_queue("q", durable=True, arguments={"x-max-length": 4})
-    house.vhost.declare_exchange("x", durable=True)
+    harness.vhost.declare_queue("q", durable=True, arguments={"x-max-length": 4})
+    harness.vhost.declare_exchange("x", durable=True)
     before = policies.list("/")
-    house.rest()
-    for later in (house.crashed().again(), house.stopped().again()):
+    harness.rest()
+    for later in (harness.crashed().again(), harness.stopped().again()):
         assert later.broker.policies.list("/") == before
         options = later.queue("q").options
         assert (options.max_length, options.durability) == (3, "os")
@@ -41,29 +41,29 @@ def test_policies_and_what_they_mean_survive_a_restart(house: StoredHouse) -> No
         assert later.queue("q").options.max_length == 4
 
 
-def test_policy_on_a_predeclared_exchange_survives(house: StoredHouse) -> None:
-    house.broker.policies.set("/", "p", r"^amq\.topic$", {"alternate-exchange": "amq.fanout"})
-    house.rest()
-    assert house.stopped().again().vhost.exchange("amq.topic").alternate == "amq.fanout"
+def test_policy_on_a_predeclared_exchange_survives(harness: StoredHarness) -> None:
+    harness.broker.policies.set("/", "p", r"^amq\.topic$", {"alternate-exchange": "amq.fanout"})
+    harness.rest()
+    assert harness.stopped().again().vhost.exchange("amq.topic").alternate == "amq.fanout"
 
 
-def test_deleted_and_replaced_policies_stay_so(house: StoredHouse) -> None:
-    policies = house.broker.policies
+def test_deleted_and_replaced_policies_stay_so(harness: StoredHarness) -> None:
+    policies = harness.broker.policies
     policies.set("/", "gone", "", {"max-length": 5})
     policies.set("/", "p", "", {"max-length": 5})
     policies.set("/", "p", "^q", {"max-length": 6})
     policies.set("/", "p", "", {"max-length": 7}, operator=True)
     policies.delete("/", "gone")
     policies.delete("/", "p", operator=True)
-    house.rest()
-    (only,) = house.crashed().again().broker.policies.list("/")
+    harness.rest()
+    (only,) = harness.crashed().again().broker.policies.list("/")
     assert (only.name, only.pattern, only.definition, only.operator) == ("p", "^q", {"max-length": 6}, False)
 
 
-def test_restoring_records_nothing(house: StoredHouse) -> None:
-    house.broker.policies.set("/", "p", "", {"max-length": 5})
-    house.rest()
-    left = house.stopped()
+def test_restoring_records_nothing(harness: StoredHarness) -> None:
+    harness.broker.policies.set("/", "p", "", {"max-length": 5})
+    harness.rest()
+    left = harness.stopped()
     operations = len(left.disk.operations)
     again = left.again()
     assert [each for each in again.disk.operations[operations:] if each.kind == "apply"] == []
@@ -120,11 +120,11 @@ def test_parameter_that_cannot_be_used_costs_itself_and_is_said(
     assert f"{row.component} cannot be restored" in caplog.text
 
 
-def test_virtual_host_takes_its_policies_along(house: StoredHouse) -> None:
-    house.broker.add_vhost("other")
-    house.broker.policies.set("other", "p", "", {"max-length": 5})
-    house.broker.delete_vhost("other")
+def test_virtual_host_takes_its_policies_along(harness: StoredHarness) -> None:
+    harness.broker.add_vhost("other")
+    harness.broker.policies.set("other", "p", "", {"max-length": 5})
+    harness.broker.delete_vhost("other")
     with pytest.raises(LeveretError):
-        house.broker.policies.list("other")
-    house.broker.add_vhost("other")
-    assert house.broker.policies.list("other") == ()
+        harness.broker.policies.list("other")
+    harness.broker.add_vhost("other")
+    assert harness.broker.policies.list("other") == ()

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.backlog import pager
 from leveret.wire.methods import ConfirmSelect, ConnectionBlocked, ConnectionUnblocked
-from tests.support.stored_house import StoredHouse
+from tests.support.stored_harness import StoredHarness
 
 BODY = b"x" * 1_000
 
@@ -22,17 +22,17 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.feature("S4-26")
 def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
     """The disk was slower than the publisher; once all is written, nothing need be held in memory."""
-    house = StoredHouse(queue_memory=10_000, memory_high_watermark=40_000)
-    client = house.client()
+    harness = StoredHarness(queue_memory=10_000, memory_high_watermark=40_000)
+    client = harness.client()
     client.declare("q", durable=True)
     client.ask(ConfirmSelect())
-    house.is_slow = True
+    harness.is_slow = True
     client.publish("q", *[BODY] * 59, delivery_mode=2)
     client.publish("q", BODY, delivery_mode=2)
     assert [type(what) for what in client.heard()] == [ConnectionBlocked]
-    house.is_slow = False
-    house.rest()
-    assert house.broker.alarms == {}
+    harness.is_slow = False
+    harness.rest()
+    assert harness.broker.alarms == {}
     assert ConnectionUnblocked() in client.heard()
     assert client.count("q") == 60
 
@@ -40,23 +40,23 @@ def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
 @pytest.mark.feature("S4-26")
 def test_a_queue_over_its_limit_pages_out_as_soon_as_the_disk_has_it() -> None:
     """Without waiting for the next publish."""
-    house = StoredHouse(queue_memory=10_000)
-    client = house.client()
+    harness = StoredHarness(queue_memory=10_000)
+    client = harness.client()
     client.declare("q", durable=True)
     client.publish("q", *[BODY] * 60, delivery_mode=2)
-    assert house.queue("q").lane.paged >= 50
-    assert house.broker.gauge.used < 20_000
+    assert harness.queue("q").lane.paged >= 50
+    assert harness.broker.gauge.used < 20_000
 
 
 @pytest.mark.feature("S4-26")
 def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None:
-    house = StoredHouse(memory_high_watermark=40_000)
-    client = house.client()
+    harness = StoredHarness(memory_high_watermark=40_000)
+    client = harness.client()
     client.declare("q")
     client.publish("q", *[BODY] * 60)
     assert client.heard() == []
-    assert house.broker.alarms == {}
-    assert house.queue("q").lane.paged >= 50
+    assert harness.broker.alarms == {}
+    assert harness.queue("q").lane.paged >= 50
     client.consume("q", no_ack=True)
     assert client.bodies() == [BODY] * 60
 
@@ -64,11 +64,11 @@ def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None
 @pytest.mark.feature("S4-26")
 def test_what_cannot_be_spilled_still_counts_as_memory() -> None:
     """The disk takes nothing, so the messages stay; publishers must not go on as if they had left."""
-    house = StoredHouse(memory_high_watermark=40_000)
-    client = house.client()
+    harness = StoredHarness(memory_high_watermark=40_000)
+    client = harness.client()
     client.declare("q")
-    house.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if path.startswith("spill/") else None
+    harness.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if path.startswith("spill/") else None
     client.publish("q", *[BODY] * 60)
-    assert house.broker.alarms
+    assert harness.broker.alarms
     client.publish("q", BODY)
     assert not client.socket.reading

@@ -6,17 +6,17 @@ import pytest
 
 from leveret.broker.registry import Registry
 from leveret.errors import NotAllowed
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 
 def test_connections_come_and_go() -> None:
-    house = House()
-    assert len(house.broker.registry) == 0
-    client = house.client()
-    assert list(house.broker.registry.connections) == [client.session]
+    harness = Harness()
+    assert len(harness.broker.registry) == 0
+    client = harness.client()
+    assert list(harness.broker.registry.connections) == [client.session]
     client.vanish()
-    house.broker.registry.remove(client.session)
-    assert len(house.broker.registry) == 0
+    harness.broker.registry.remove(client.session)
+    assert len(harness.broker.registry) == 0
 
 
 def test_a_user_may_have_so_many_connections() -> None:

@@ -8,12 +8,12 @@ from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 
 
 @pytest.fixture
 def vhost() -> Vhost:
-    return House().vhost
+    return Harness().vhost
 
 
 def to_queue(source: str, queue: str, key: str = "") -> Binding:

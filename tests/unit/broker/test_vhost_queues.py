@@ -7,20 +7,10 @@ import pytest
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from leveret.routing.bindings import Binding, Destination
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 from tests.support.spies import SpyConsumer, message, size_of
 
 ME, YOU = object(), object()
-
-
-@pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def vhost(house: House) -> Vhost:
-    return house.vhost
 
 
 def fill(vhost: Vhost, name: str, number: int = 1) -> None:
@@ -159,7 +149,7 @@ def test_removing_a_queue_twice_is_harmless(vhost: Vhost) -> None:
 
 
 @pytest.mark.feature("S4-73")
-def test_an_auto_delete_queue_goes_with_its_last_consumer(house: House, vhost: Vhost) -> None:
+def test_an_auto_delete_queue_goes_with_its_last_consumer(harness: Harness, vhost: Vhost) -> None:
     queue = vhost.declare_queue("q", auto_delete=True)
     consumer = SpyConsumer(queue=queue)
     queue.add_consumer(consumer)
@@ -167,10 +157,10 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(house: House, vhost: V
     assert "q" not in vhost.queues
 
 
-def test_an_unused_queue_expires_with_its_bindings(house: House, vhost: Vhost) -> None:
+def test_an_unused_queue_expires_with_its_bindings(harness: Harness, vhost: Vhost) -> None:
     vhost.declare_queue("q", arguments={"x-expires": 1000})
     vhost.bind(Binding("amq.topic", Destination("queue", "q"), "#"))
-    house.advance(1)
+    harness.advance(1)
     assert "q" not in vhost.queues
     assert len(vhost.bindings) == 0
 

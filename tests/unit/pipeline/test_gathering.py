@@ -11,19 +11,19 @@ from leveret.pipeline.inflow import AddressRoutes
 from leveret.pipeline.run_merger import merged_runs
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.content import body_of
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 from tests.support.sinks import address, row
 
 
-def house_with(bindings: str) -> House:
+def harness_with(bindings: str) -> Harness:
     """``"a:q a:r b:q"``: exchange ex, keys a and b, queues q and r."""
-    house = House()
-    house.vhost.declare_exchange("ex", "direct")
+    harness = Harness()
+    harness.vhost.declare_exchange("ex", "direct")
     for pair in bindings.split():
         key, queue = pair.split(":")
-        house.vhost.declare_queue(queue)
-        house.vhost.bind(Binding("ex", Destination("queue", queue), key))
-    return house
+        harness.vhost.declare_queue(queue)
+        harness.vhost.bind(Binding("ex", Destination("queue", queue), key))
+    return harness
 
 
 def runs_of(keys: str) -> list[list[Message]]:
@@ -50,20 +50,20 @@ def shown(runs: object) -> list[str]:
     ],
 )
 def test_messages_of_unrelated_addresses_are_joined(bindings: str, keys: str, joined: list[str]) -> None:
-    house = house_with(bindings)
-    assert sorted(shown(merged_runs(runs_of(keys), AddressRoutes(house.vhost)))) == sorted(joined)
+    harness = harness_with(bindings)
+    assert sorted(shown(merged_runs(runs_of(keys), AddressRoutes(harness.vhost)))) == sorted(joined)
 
 
 def test_where_chance_or_headers_decide_the_order_stays() -> None:
-    house = house_with("a:q b:r")
-    house.vhost.declare_exchange("by headers", "headers")
-    house.vhost.bind(Binding("ex", Destination("exchange", "by headers"), "b"))
-    assert shown(merged_runs(runs_of("abab"), AddressRoutes(house.vhost))) == ["a:0", "b:1", "a:2", "b:3"]
+    harness = harness_with("a:q b:r")
+    harness.vhost.declare_exchange("by headers", "headers")
+    harness.vhost.bind(Binding("ex", Destination("exchange", "by headers"), "b"))
+    assert shown(merged_runs(runs_of("abab"), AddressRoutes(harness.vhost))) == ["a:0", "b:1", "a:2", "b:3"]
 
 
 def test_what_is_given_is_not_changed() -> None:
     runs = runs_of("abab")
-    merged_runs(runs, AddressRoutes(house_with("a:q b:r").vhost))
+    merged_runs(runs, AddressRoutes(harness_with("a:q b:r").vhost))
     assert [len(run) for run in runs] == [1, 1, 1, 1]
 
 
@@ -72,9 +72,9 @@ def test_no_queue_sees_another_order(seed: int) -> None:
     random = Random(seed)
     keys, queues = "abcdef", "pqrst"
     pairs = {(random.choice(keys), random.choice(queues)) for _ in range(random.randrange(1, 10))}
-    house = house_with(" ".join(f"{key}:{queue}" for key, queue in pairs))
+    harness = harness_with(" ".join(f"{key}:{queue}" for key, queue in pairs))
     runs = runs_of("".join(random.choice(keys) for _ in range(40)))
-    joined = merged_runs(runs, AddressRoutes(house.vhost))
+    joined = merged_runs(runs, AddressRoutes(harness.vhost))
     for queue in queues:
         wanted = {key for key, to in pairs if to == queue}
         before = [message for run in runs for message in run if message[1].key in wanted]

@@ -19,23 +19,23 @@ from tests.support.leasing import (
     refusal,
     rows_on_disk,
 )
-from tests.support.peer_pair import House
-from tests.support.stored_house import StoredHouse
+from tests.support.peer_pair import Harness
+from tests.support.stored_harness import StoredHarness
 
 
 @pytest.fixture
-def house() -> StoredHouse:
-    return StoredHouse()
+def harness() -> StoredHarness:
+    return StoredHarness()
 
 
 # ---- refusals
 
 
-def test_a_transient_message_at_the_front_is_refused_with_the_remedy(house: StoredHouse) -> None:
-    client = filled(house, b"kept")
+def test_a_transient_message_at_the_front_is_refused_with_the_remedy(harness: StoredHarness) -> None:
+    client = filled(harness, b"kept")
     client.publish("q", b"passing")
     put(client, b"kept too")
-    reader = LeaseReader(house)
+    reader = LeaseReader(harness)
     assert reader.take() == 1
     assert reader.bodies(1) == [b"kept"]
     assert "delivery mode 2" in refusal(reader, after=1)
@@ -45,76 +45,76 @@ def test_a_transient_message_at_the_front_is_refused_with_the_remedy(house: Stor
     assert reader.bodies(2) == [b"kept too"]
 
 
-def test_a_transient_message_that_was_spilled_is_refused(house: StoredHouse) -> None:
-    house = StoredHouse(queue_memory=1)
-    client = filled(house, b"kept")
+def test_a_transient_message_that_was_spilled_is_refused(harness: StoredHarness) -> None:
+    harness = StoredHarness(queue_memory=1)
+    client = filled(harness, b"kept")
     client.publish("q", *[b"%03d" % number for number in range(200)])
-    house.broker.gauge.is_short = True
-    house.queue("q").touch()
-    house.turn()
-    assert house.queue("q").lane.paged > 0
-    reader = LeaseReader(house)
+    harness.broker.gauge.is_short = True
+    harness.queue("q").touch()
+    harness.turn()
+    assert harness.queue("q").lane.paged > 0
+    reader = LeaseReader(harness)
     assert reader.take() == 1
     assert reader.bodies(1) == [b"kept"]
     assert "is transient" in refusal(reader, after=1)
 
 
-def test_queues_that_cannot_be_leased_say_why(house: StoredHouse) -> None:
-    client = house.client()
+def test_queues_that_cannot_be_leased_say_why(harness: StoredHarness) -> None:
+    client = harness.client()
     client.declare("passing")
     client.declare("grouped", durable=True, arguments={"x-message-groups": True})
     client.declare("log", durable=True, arguments={"x-queue-type": "stream"})
-    assert "groups belong to consumers" in refusal(LeaseReader(house, "grouped"))
-    assert "not durable" in refusal(LeaseReader(house, "passing"))
-    assert "by offsets" in refusal(LeaseReader(house, "log"))
+    assert "groups belong to consumers" in refusal(LeaseReader(harness, "grouped"))
+    assert "not durable" in refusal(LeaseReader(harness, "passing"))
+    assert "by offsets" in refusal(LeaseReader(harness, "log"))
 
 
 def test_a_broker_without_a_disk_has_no_leases() -> None:
-    house = House()
-    house.client().declare("q", durable=True)
+    harness = Harness()
+    harness.client().declare("q", durable=True)
     with pytest.raises(PreconditionFailed, match="--data-dir"):
-        house.broker.leases.leasable(house.queue("q"))
+        harness.broker.leases.leasable(harness.queue("q"))
 
 
-def test_a_queue_in_exclusive_use_is_refused_until_its_consumer_leaves(house: StoredHouse) -> None:
-    client = filled(house)
+def test_a_queue_in_exclusive_use_is_refused_until_its_consumer_leaves(harness: StoredHarness) -> None:
+    client = filled(harness)
     client.qos(1)
     client.consume("q", exclusive=True)
-    reader = LeaseReader(house)
+    reader = LeaseReader(harness)
     assert "in exclusive use" in refusal(reader)
     client.send(BasicCancel("tag"))
     assert reader.take() == 1
 
 
-def test_a_queue_with_a_single_active_consumer_is_refused_while_there_is_one(house: StoredHouse) -> None:
-    client = filled(house, single_active_consumer=True)
+def test_a_queue_with_a_single_active_consumer_is_refused_while_there_is_one(harness: StoredHarness) -> None:
+    client = filled(harness, single_active_consumer=True)
     client.qos(1)
     client.consume("q")
-    reader = LeaseReader(house)
+    reader = LeaseReader(harness)
     assert "in exclusive use" in refusal(reader)
     client.send(BasicCancel("tag"))
     assert reader.take() == 1
 
 
-def test_a_paused_queue_gives_nothing(house: StoredHouse) -> None:
-    filled(house)
-    pause(house.vhost, house.queue("q"))
-    reader = LeaseReader(house)
+def test_a_paused_queue_gives_nothing(harness: StoredHarness) -> None:
+    filled(harness)
+    pause(harness.vhost, harness.queue("q"))
+    reader = LeaseReader(harness)
     assert reader.take() == 0
-    resume(house.vhost, house.queue("q"))
+    resume(harness.vhost, harness.queue("q"))
     assert reader.take() == 1
 
 
 # ---- time, limits, purges
 
 
-def test_what_is_too_old_is_not_leased_and_what_is_leased_does_not_get_too_old(house: StoredHouse) -> None:
-    client = filled(house, b"a", b"b", message_ttl=10_000)
-    house.advance(8)
-    reader = LeaseReader(house)
+def test_what_is_too_old_is_not_leased_and_what_is_leased_does_not_get_too_old(harness: StoredHarness) -> None:
+    client = filled(harness, b"a", b"b", message_ttl=10_000)
+    harness.advance(8)
+    reader = LeaseReader(harness)
     assert reader.take(most=1) == 1
     put(client, b"c")
-    house.advance(3)
+    harness.advance(3)
     assert client.count("q") == 1  # b has died, a is leased
     assert reader.take(1) == 2
     assert (reader.bodies(1), reader.bodies(2)) == ([b"a"], [b"c"])
@@ -122,179 +122,179 @@ def test_what_is_too_old_is_not_leased_and_what_is_leased_does_not_get_too_old(h
     assert client.count("q") == 0  # too old, now that it may die
 
 
-def test_own_expirations_end_when_a_lease_does_not_protect_any_more(house: StoredHouse) -> None:
-    client = filled(house, b"immortal")
+def test_own_expirations_end_when_a_lease_does_not_protect_any_more(harness: StoredHarness) -> None:
+    client = filled(harness, b"immortal")
     put(client, b"short", expiration="5000")
-    reader = LeaseReader(house)
+    reader = LeaseReader(harness)
     reader.take()
     for _ in range(2):
-        house.advance(20)
+        harness.advance(20)
         assert reader.bodies(1) == [b"immortal", b"short"]
-        house = house.crashed().again()
-        reader = LeaseReader(house)
+        harness = harness.crashed().again()
+        reader = LeaseReader(harness)
     reader.release()
-    assert bodies_left(house) == [b"immortal"]
+    assert bodies_left(harness) == [b"immortal"]
 
 
-def test_what_should_have_died_while_it_was_leased_dies_when_it_comes_back(house: StoredHouse) -> None:
+def test_what_should_have_died_while_it_was_leased_dies_when_it_comes_back(harness: StoredHarness) -> None:
     """Also of a lease that an earlier life left, and that still lies on disk."""
-    client = filled(house, b"first", b"immortal")
+    client = filled(harness, b"first", b"immortal")
     put(client, b"short", expiration="5000")
     put(client, b"last")
     client.get("q")
-    LeaseReader(house).take(most=2)
-    house = house.crashed().again()
-    house.advance(20)
-    reader = LeaseReader(house)
+    LeaseReader(harness).take(most=2)
+    harness = harness.crashed().again()
+    harness.advance(20)
+    reader = LeaseReader(harness)
     assert reader.bodies(1) == [b"immortal", b"short"]
-    assert house.queue("q").lane.is_paged(reader.find(1).runs[0].sequence)
+    assert harness.queue("q").lane.is_paged(reader.find(1).runs[0].sequence)
     reader.release()
-    assert bodies_left(house) == [b"first", b"immortal", b"last"]
+    assert bodies_left(harness) == [b"first", b"immortal", b"last"]
 
 
 def test_a_paged_queue_with_a_ttl_is_read_before_it_is_leased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pager, "LOAD_BYTES", 200)
-    house = StoredHouse(queue_memory=1)
-    client = filled(house, *[b"%03d" % number for number in range(300)], message_ttl=10_000)
-    house.advance(9)
+    harness = StoredHarness(queue_memory=1)
+    client = filled(harness, *[b"%03d" % number for number in range(300)], message_ttl=10_000)
+    harness.advance(9)
     put(client, b"young", b"younger")
-    house.turn()
-    assert house.queue("q").lane.paged > 200
-    house = house.crashed(seconds=2).again()
-    reader = LeaseReader(house)
+    harness.turn()
+    assert harness.queue("q").lane.paged > 200
+    harness = harness.crashed(seconds=2).again()
+    reader = LeaseReader(harness)
     assert reader.take(most=1) == 1
     assert reader.bodies(1) == [b"young"]
-    assert bodies_left(house) == [b"younger"]
+    assert bodies_left(harness) == [b"younger"]
 
 
 def test_what_may_be_too_old_is_not_leased_before_it_was_read(
-    house: StoredHouse, monkeypatch: pytest.MonkeyPatch
+    harness: StoredHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    filled(house, message_ttl=10_000)
-    life = house.crashed(seconds=11)
+    filled(harness, message_ttl=10_000)
+    life = harness.crashed(seconds=11)
     with monkeypatch.context() as patch:
-        patch.setattr(StoredHouse, "work", lambda self: None)
-        house = life.again()
-    taking = lease_builder.LeaseBuilder(house.queue("q"), 10, 1 << 40)
+        patch.setattr(StoredHarness, "work", lambda self: None)
+        harness = life.again()
+    taking = lease_builder.LeaseBuilder(harness.queue("q"), 10, 1 << 40)
     assert taking.step() is lease_builder.Next.UNREAD
     assert taking.number == 0
-    house.work()
-    assert LeaseReader(house).take() == 0
+    harness.work()
+    assert LeaseReader(harness).take() == 0
 
 
-def test_limits_do_not_see_what_is_leased(house: StoredHouse) -> None:
-    client = filled(house, max_length=10)
-    reader = LeaseReader(house)
+def test_limits_do_not_see_what_is_leased(harness: StoredHarness) -> None:
+    client = filled(harness, max_length=10)
+    reader = LeaseReader(harness)
     reader.take(most=4)
     put(client, *[b"n%d" % number for number in range(6)])
     assert reader.bodies(1) == TEN[:4]
-    assert len(bodies_left(house)) == 10
-    house = house.crashed().again()
-    reader = LeaseReader(house)
-    client = house.client()
+    assert len(bodies_left(harness)) == 10
+    harness = harness.crashed().again()
+    reader = LeaseReader(harness)
+    client = harness.client()
     put(client, b"last")
     assert reader.bodies(1) == TEN[:4]
-    assert bodies_left(house) == [*TEN[5:], *[b"n%d" % number for number in range(6)], b"last"][-10:]
+    assert bodies_left(harness) == [*TEN[5:], *[b"n%d" % number for number in range(6)], b"last"][-10:]
 
 
-def test_a_purge_leaves_what_is_leased(house: StoredHouse) -> None:
-    client = filled(house)
-    reader = LeaseReader(house)
+def test_a_purge_leaves_what_is_leased(harness: StoredHarness) -> None:
+    client = filled(harness)
+    reader = LeaseReader(harness)
     reader.take(most=4)
     client.ask(QueuePurge("q"))
     assert reader.bodies(1) == TEN[:4]
-    assert house.waiting_on_disk("q") == TEN[:4]
+    assert harness.waiting_on_disk("q") == TEN[:4]
 
 
-def test_a_purge_after_a_restart_leaves_what_is_leased(house: StoredHouse) -> None:
-    client = filled(house)
+def test_a_purge_after_a_restart_leaves_what_is_leased(harness: StoredHarness) -> None:
+    client = filled(harness)
     client.get("q")  # so that something waits before the lease, too
-    LeaseReader(house).take(most=4)
-    house = house.crashed().again()
-    answer = house.client().ask(QueuePurge("q"))
+    LeaseReader(harness).take(most=4)
+    harness = harness.crashed().again()
+    answer = harness.client().ask(QueuePurge("q"))
     assert answer.message_count == 6  # type: ignore[attr-defined]
-    reader = LeaseReader(house)
+    reader = LeaseReader(harness)
     assert reader.bodies(1) == TEN[1:5]
-    assert house.waiting_on_disk("q") == TEN[1:5]
+    assert harness.waiting_on_disk("q") == TEN[1:5]
     reader.release()
-    assert bodies_left(house) == TEN[1:5]
+    assert bodies_left(harness) == TEN[1:5]
 
 
-def test_a_queue_that_is_deleted_takes_its_leases_with_it(house: StoredHouse) -> None:
-    client = filled(house)
-    reader = LeaseReader(house)
+def test_a_queue_that_is_deleted_takes_its_leases_with_it(harness: StoredHarness) -> None:
+    client = filled(harness)
+    reader = LeaseReader(harness)
     reader.take(0, 4)
     reader.take(1, 4)
     reader.commit(1)
     client.ask(QueueDelete("q"))
-    house.turn()
-    assert (open_leases(house), rows_on_disk(house)) == ({}, [])
-    client = filled(house, b"new")
-    house = house.crashed().again()
-    assert bodies_left(house) == [b"new"]
+    harness.turn()
+    assert (open_leases(harness), rows_on_disk(harness)) == ({}, [])
+    client = filled(harness, b"new")
+    harness = harness.crashed().again()
+    assert bodies_left(harness) == [b"new"]
 
 
 # ---- reading
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 7, 10, 13])
-def test_slices_are_contiguous_and_make_up_the_lease(house: StoredHouse, of: int) -> None:
-    filled(house)
-    reader = LeaseReader(house)
+def test_slices_are_contiguous_and_make_up_the_lease(harness: StoredHarness, of: int) -> None:
+    filled(harness)
+    reader = LeaseReader(harness)
     reader.take()
     slices = [reader.bodies(1, index, of) for index in range(of)]
     assert [body for some in slices for body in some] == TEN
     assert max(map(len, slices)) - min(map(len, slices)) <= 1
 
 
-def test_a_lease_with_gaps_is_read_without_the_gaps(house: StoredHouse) -> None:
-    client = filled(house)
+def test_a_lease_with_gaps_is_read_without_the_gaps(harness: StoredHarness) -> None:
+    client = filled(harness)
     held = [client.get("q") for _ in range(6)]
     for each in held[1::2]:
         assert each is not None
         client.nack(each.tag)
-    reader = LeaseReader(house)
+    reader = LeaseReader(harness)
     reader.take()
     assert reader.bodies(1) == [b"01", b"03", b"05", *TEN[6:]]
     assert [reader.bodies(1, index, 2) for index in range(2)] == [[b"01", b"03", b"05"], TEN[6:]]
 
 
-def test_messages_that_a_damaged_disk_lost_are_an_error_and_not_a_gap(house: StoredHouse) -> None:
-    filled(house)
-    reader = LeaseReader(house)
+def test_messages_that_a_damaged_disk_lost_are_an_error_and_not_a_gap(harness: StoredHarness) -> None:
+    filled(harness)
+    reader = LeaseReader(harness)
     reader.take()
-    house.broker.log.settle(reader.queue.id, 0, 5, 1)
+    harness.broker.log.settle(reader.queue.id, 0, 5, 1)
     with pytest.raises(Gone, match="damaged"):
         reader.rows(1)
     with pytest.raises(Gone):
         reader.rows(1, 1, 3)
     assert reader.bodies(1, 2, 3) == TEN[6:]
     assert reader.release() == 9
-    assert house.queue("q").unacked == 0
-    assert bodies_left(house) == [*TEN[:4], *TEN[5:]]
+    assert harness.queue("q").unacked == 0
+    assert bodies_left(harness) == [*TEN[:4], *TEN[5:]]
 
 
 def test_reclaim_carries_leased_messages_along() -> None:
-    house = StoredHouse(segment_size=2_000)
-    client = filled(house)
-    reader = LeaseReader(house)
+    harness = StoredHarness(segment_size=2_000)
+    client = filled(harness)
+    reader = LeaseReader(harness)
     reader.take(most=3)
     before = reader.find(1).runs
     for _ in range(60):
         put(client, b"x" * 100)
         got = client.get("q", no_ack=True)
         assert got is not None
-    house.turn()
-    assert "0000000001.seg" not in str(house.disk.files())
+    harness.turn()
+    assert "0000000001.seg" not in str(harness.disk.files())
     assert reader.find(1).runs == before
     assert reader.bodies(1) == TEN[:3]
 
 
-def test_leased_messages_take_no_memory(house: StoredHouse) -> None:
-    filled(house, *[b"x" * 1_000] * 50)
-    assert house.broker.gauge.used > 50_000
-    reader = LeaseReader(house)
+def test_leased_messages_take_no_memory(harness: StoredHarness) -> None:
+    filled(harness, *[b"x" * 1_000] * 50)
+    assert harness.broker.gauge.used > 50_000
+    reader = LeaseReader(harness)
     reader.take()
-    assert house.broker.gauge.used == 0
+    assert harness.broker.gauge.used == 0
     reader.release()
-    assert house.broker.gauge.used > 50_000
+    assert harness.broker.gauge.used > 50_000

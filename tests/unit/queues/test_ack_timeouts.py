@@ -5,19 +5,14 @@ from __future__ import annotations
 import pytest
 
 from leveret.wire.methods import BasicCancel, QueueDelete
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 
 TEN_SECONDS = {"x-consumer-timeout": 10_000}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    made = house.client()
+def client(harness: Harness) -> Client:
+    made = harness.client()
     made.declare("q", arguments=TEN_SECONDS)
     return made
 
@@ -42,84 +37,84 @@ def lives(client: Client, channel: int = 1) -> bool:
 
 
 @pytest.mark.feature("S4-53")
-def test_a_message_kept_too_long_comes_back_marked_and_its_channel_lives(house: House, client: Client) -> None:
+def test_a_message_kept_too_long_comes_back_marked_and_its_channel_lives(harness: Harness, client: Client) -> None:
     client.qos(1)
     client.consume("q")
     client.publish("q", b"m")
     assert [each.redelivered for each in given(client)] == [False]
-    house.advance(9.9)
+    harness.advance(9.9)
     assert given(client) == []
-    house.advance(0.1)
+    harness.advance(0.1)
     assert [(each.body, each.tag, each.redelivered) for each in given(client)] == [(b"m", 2, True)]
-    assert house.queue("q").counters.timed_out == 1
-    assert (house.queue("q").unacked, house.queue("q").ready) == (1, 0)
+    assert harness.queue("q").counters.timed_out == 1
+    assert (harness.queue("q").unacked, harness.queue("q").ready) == (1, 0)
     assert lives(client)
 
 
-def test_only_the_message_that_is_late_comes_back(house: House, client: Client) -> None:
+def test_only_the_message_that_is_late_comes_back(harness: Harness, client: Client) -> None:
     client.qos(10)
     client.consume("q")
     client.publish("q", b"early")
-    house.advance(5)
+    harness.advance(5)
     client.publish("q", b"later")
     given(client)
-    house.advance(5)
+    harness.advance(5)
     assert bodies(given(client)) == [b"early"]
-    assert house.queue("q").unacked == 2
+    assert harness.queue("q").unacked == 2
 
 
-def test_what_was_settled_in_time_does_not_come_back(house: House, client: Client) -> None:
+def test_what_was_settled_in_time_does_not_come_back(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"acked", b"kept", b"refused")
     given(client)
     client.ack(1)
     client.nack(3, requeue=False)
-    house.advance(10)
+    harness.advance(10)
     assert bodies(given(client)) == [b"kept"]
-    assert house.queue("q").counters.timed_out == 1
+    assert harness.queue("q").counters.timed_out == 1
 
 
-def test_it_comes_back_to_its_old_place(house: House, client: Client) -> None:
+def test_it_comes_back_to_its_old_place(harness: Harness, client: Client) -> None:
     client.publish("q", b"a", b"b", b"c")
     first = client.get("q")
     assert first is not None
-    house.advance(10)
+    harness.advance(10)
     assert [client.get("q", no_ack=True).body for _ in range(3)] == [b"a", b"b", b"c"]  # type: ignore[union-attr]
 
 
-def test_a_message_that_was_got_by_hand_comes_back_too(house: House, client: Client) -> None:
+def test_a_message_that_was_got_by_hand_comes_back_too(harness: Harness, client: Client) -> None:
     client.publish("q", b"m")
     assert client.get("q") is not None
-    house.advance(10)
+    harness.advance(10)
     again = client.get("q")
     assert again is not None
     assert again.redelivered
-    house.advance(10)
-    assert house.queue("q").counters.timed_out == 2
+    harness.advance(10)
+    assert harness.queue("q").counters.timed_out == 2
 
 
-def test_without_acks_nothing_comes_back(house: House, client: Client) -> None:
+def test_without_acks_nothing_comes_back(harness: Harness, client: Client) -> None:
     client.consume("q", no_ack=True)
     client.publish("q", b"m")
     assert bodies(given(client)) == [b"m"]
-    house.advance(100)
+    harness.advance(100)
     assert given(client) == []
 
 
-def test_another_consumer_may_get_it(house: House, client: Client) -> None:
-    slow, quick = house.client(), house.client()
+def test_another_consumer_may_get_it(harness: Harness, client: Client) -> None:
+    slow, quick = harness.client(), harness.client()
     slow.qos(1)
     slow.consume("q")
     client.publish("q", b"m")
     assert bodies(given(slow)) == [b"m"]
     slow.send(BasicCancel("tag", nowait=True))
     quick.consume("q")
-    house.advance(10)
+    harness.advance(10)
     assert [(each.body, each.redelivered) for each in given(quick)] == [(b"m", True)]
     assert given(slow) == []
 
 
-def test_the_consumer_has_its_credit_back(house: House, client: Client) -> None:
+def test_the_consumer_has_its_credit_back(harness: Harness, client: Client) -> None:
     client.qos(2)
     client.consume("q")
     client.publish("q", b"a", b"b", b"c")
@@ -128,24 +123,24 @@ def test_the_consumer_has_its_credit_back(house: House, client: Client) -> None:
     client.qos(2)
     client.consume("q", "another")
     assert bodies(given(client)) == [b"c"]
-    house.advance(10)
+    harness.advance(10)
     assert bodies(given(client)) == [b"a", b"b"]  # c came back as well, and stands behind them
-    assert house.queue("q").ready == 1
+    assert harness.queue("q").ready == 1
 
 
-def test_shared_credit_comes_back(house: House, client: Client) -> None:
+def test_shared_credit_comes_back(harness: Harness, client: Client) -> None:
     client.qos(1, shared=True)
     client.consume("q")
     client.publish("q", b"a", b"b")
     assert bodies(given(client)) == [b"a"]
-    house.advance(10)
+    harness.advance(10)
     (again,) = given(client)
     client.ack(again.tag)
     assert bodies(given(client)) == [b"b"]
 
 
-def test_many_messages_of_many_consumers_come_back_once_each(house: House, client: Client) -> None:
-    workers = [house.client() for _ in range(5)]
+def test_many_messages_of_many_consumers_come_back_once_each(harness: Harness, client: Client) -> None:
+    workers = [harness.client() for _ in range(5)]
     for worker in workers:
         worker.qos(20)
         worker.consume("q")
@@ -153,48 +148,48 @@ def test_many_messages_of_many_consumers_come_back_once_each(house: House, clien
     assert sum(len(given(worker)) for worker in workers) == 100
     for worker in workers:
         worker.send(BasicCancel("tag", nowait=True))
-    house.advance(10)
-    queue = house.queue("q")
+    harness.advance(10)
+    queue = harness.queue("q")
     assert (queue.ready, queue.unacked, queue.held) == (100, 0, 0)
     assert queue.counters.timed_out == 100
     taken = [client.get("q", no_ack=True) for _ in range(100)]
     assert [each.body for each in taken if each] == [b"%d" % number for number in range(100)]
 
 
-def test_messages_of_every_priority_come_back(house: House) -> None:
-    client = house.client()
+def test_messages_of_every_priority_come_back(harness: Harness) -> None:
+    client = harness.client()
     client.declare("p", arguments={**TEN_SECONDS, "x-max-priority": 3})
     for priority in (0, 3, 1):
         client.publish("p", b"%d" % priority, priority=priority)
     for _ in range(3):
         client.get("p")
-    house.advance(10)
+    harness.advance(10)
     assert [client.get("p", no_ack=True).body for _ in range(3)] == [b"3", b"1", b"0"]  # type: ignore[union-attr]
 
 
 # ---- each delivery has its own time
 
 
-def test_a_message_that_came_back_and_was_given_again_has_its_full_time(house: House, client: Client) -> None:
+def test_a_message_that_came_back_and_was_given_again_has_its_full_time(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
-    house.advance(6)
+    harness.advance(6)
     client.nack(1)
     assert [each.tag for each in given(client)] == [2]
-    house.advance(9.9)  # 15.9 since the first delivery
+    harness.advance(9.9)  # 15.9 since the first delivery
     assert given(client) == []
-    house.advance(0.1)
+    harness.advance(0.1)
     assert [each.tag for each in given(client)] == [3]
 
 
-def test_it_times_out_again_and_again(house: House, client: Client) -> None:
+def test_it_times_out_again_and_again(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     for tag in range(1, 6):
         assert [each.tag for each in given(client)] == [tag]
-        house.advance(10)
-    assert house.queue("q").counters.timed_out == 5
+        harness.advance(10)
+    assert harness.queue("q").counters.timed_out == 5
 
 
 def extend(client: Client, **headers: object) -> None:
@@ -203,59 +198,59 @@ def extend(client: Client, **headers: object) -> None:
     client.feed(client.published("", "amq.leveret.extend", b"", headers=table))
 
 
-def test_who_works_long_extends_the_time_of_one_message(house: House, client: Client) -> None:
+def test_who_works_long_extends_the_time_of_one_message(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"long", b"short")
     given(client)
-    house.advance(9)
+    harness.advance(9)
     extend(client, delivery_tag=1, timeout=30_000)
-    house.advance(1)
+    harness.advance(1)
     assert bodies(given(client)) == [b"short"]
-    house.advance(10)
+    harness.advance(10)
     assert bodies(given(client)) == [b"short"]
-    house.advance(18.9)
+    harness.advance(18.9)
     assert b"long" not in bodies(given(client))
-    house.advance(0.1)
+    harness.advance(0.1)
     assert b"long" in bodies(given(client))
 
 
-def test_without_a_time_it_is_the_queues_own_once_more(house: House, client: Client) -> None:
+def test_without_a_time_it_is_the_queues_own_once_more(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
     for _ in range(3):
-        house.advance(9)
+        harness.advance(9)
         extend(client, delivery_tag=1)
     assert given(client) == []
-    house.advance(10)
+    harness.advance(10)
     assert bodies(given(client)) == [b"m"]
 
 
-def test_a_shorter_time_counts_as_well(house: House, client: Client) -> None:
+def test_a_shorter_time_counts_as_well(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
     extend(client, delivery_tag=1, timeout=2000)
-    house.advance(2)
+    harness.advance(2)
     assert bodies(given(client)) == [b"m"]
 
 
-def test_an_extension_holds_for_one_delivery_only(house: House, client: Client) -> None:
+def test_an_extension_holds_for_one_delivery_only(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
     extend(client, delivery_tag=1, timeout=100_000)
     client.nack(1)
     assert [each.tag for each in given(client)] == [2]
-    house.advance(10)
+    harness.advance(10)
     assert [each.tag for each in given(client)] == [3]
 
 
-def test_an_extension_that_comes_too_late_closes_nothing(house: House, client: Client) -> None:
+def test_an_extension_that_comes_too_late_closes_nothing(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
-    house.advance(10)
+    harness.advance(10)
     given(client)
     extend(client, delivery_tag=1)
     assert lives(client)
@@ -265,38 +260,38 @@ def test_an_extension_that_comes_too_late_closes_nothing(house: House, client: C
 
 
 @pytest.mark.feature("S4-53")
-def test_a_timeout_counts_as_a_delivery_and_ends_in_the_dead_letters(house: House) -> None:
+def test_a_timeout_counts_as_a_delivery_and_ends_in_the_dead_letters(harness: Harness) -> None:
     """By the queue's delivery limit."""
-    client = house.client()
+    client = harness.client()
     client.declare("dead")
     arguments = {"x-delivery-limit": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     client.declare("q", arguments={**TEN_SECONDS, **arguments})
     client.consume("q")
     client.publish("q", b"m")
-    house.advance(10)
+    harness.advance(10)
     assert [(each.properties.headers or {}).get("x-delivery-count") for each in given(client)] == [None, 1]
-    house.advance(10)
+    harness.advance(10)
     assert given(client) == []
     dead = client.get("dead")
     assert dead is not None
     assert dead.properties.headers["x-first-death-reason"] == "delivery_limit"  # type: ignore[index]
 
 
-def test_a_queue_that_is_deleted_takes_no_message_back(house: House, client: Client) -> None:
+def test_a_queue_that_is_deleted_takes_no_message_back(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
     client.send(QueueDelete("q", nowait=True))
     client.heard()
-    house.advance(100)
+    harness.advance(100)
     assert client.heard() == []
 
 
-def test_a_channel_that_is_gone_is_asked_for_nothing(house: House, client: Client) -> None:
-    other = house.client()
+def test_a_channel_that_is_gone_is_asked_for_nothing(harness: Harness, client: Client) -> None:
+    other = harness.client()
     other.consume("q")
     client.publish("q", b"m")
     other.vanish()
-    assert house.queue("q").ready == 1
-    house.advance(100)
-    assert (house.queue("q").ready, house.queue("q").counters.timed_out) == (1, 0)
+    assert harness.queue("q").ready == 1
+    harness.advance(100)
+    assert (harness.queue("q").ready, harness.queue("q").counters.timed_out) == (1, 0)

@@ -13,14 +13,14 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.dead_messages import DeadMessage
 from leveret.queues.options import QueueOptions
 from leveret.wire.content import body_of
-from tests.support.peer_pair import Client, House
-from tests.support.spies import QueueHouse, SpyConsumer, message, messages, ready
+from tests.support.peer_pair import Client, Harness
+from tests.support.spies import QueueHarness, SpyConsumer, message, messages, ready
 
 DLX: dict[str, Any] = {"dead_letter_exchange": "dlx"}
 
 
-class Morgue(QueueHouse):
-    """A house in which the dead are only written down."""
+class Morgue(QueueHarness):
+    """A harness in which the dead are only written down."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ def test_neither_purge_nor_delete_make_dead_letters(morgue: Morgue) -> None:
 
 @pytest.fixture
 def client() -> Client:
-    return House().client()
+    return Harness().client()
 
 
 def spoil(client: Client, queue: str, times: int) -> list[int | None]:
@@ -203,16 +203,16 @@ def test_seven_deliveries_and_the_next_failure_is_the_end(client: Client) -> Non
 @pytest.mark.feature("S1-21")
 def test_the_queue_of_the_dead_is_made_when_it_is_needed(client: Client) -> None:
     """Durable, and for all."""
-    house = client.house
+    harness = client.harness
     for name in ("one", "two"):
         client.declare(name, arguments={"x-dead-letter-strategy": "shared"})
         client.publish(name, name.encode(), delivery_mode=2)
-    assert "ActiveMQ.DLQ" not in house.vhost.queues
+    assert "ActiveMQ.DLQ" not in harness.vhost.queues
     for name in ("one", "two"):
         got = client.get(name)
         assert got is not None
         client.nack(got.tag, requeue=False)
-    assert house.queue("ActiveMQ.DLQ").durable
+    assert harness.queue("ActiveMQ.DLQ").durable
     assert [client.get("ActiveMQ.DLQ", no_ack=True).body for _ in range(2)] == [b"one", b"two"]  # type: ignore[union-attr]
 
 
@@ -242,17 +242,17 @@ def test_expired_persistent_messages_go_there_and_others_do_not(client: Client) 
     client.declare("q", arguments={"x-dead-letter-strategy": "shared"})
     client.publish("q", b"kept", delivery_mode=2, expiration="1000")
     client.publish("q", b"passing", delivery_mode=1, expiration="1000")
-    client.house.advance(1)
+    client.harness.advance(1)
     assert client.count("q") == 0
     assert [client.get("ActiveMQ.DLQ").body, client.get("ActiveMQ.DLQ")] == [b"kept", None]  # type: ignore[union-attr]
-    assert client.house.queue("q").bytes == 0
+    assert client.harness.queue("q").bytes == 0
 
 
 @pytest.mark.feature("S1-22")
 def test_unless_it_is_configured(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared", "x-process-non-persistent": True})
     client.publish("q", b"passing", expiration="1000")
-    client.house.advance(1)
+    client.harness.advance(1)
     assert client.count("ActiveMQ.DLQ") == 1
 
 
@@ -260,7 +260,7 @@ def test_unless_it_is_configured(client: Client) -> None:
 def test_expired_ones_may_be_left_out(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared", "x-process-expired": False})
     client.publish("q", b"old", delivery_mode=2, expiration="1000")
-    client.house.advance(1)
+    client.harness.advance(1)
     client.publish("q", b"refused", delivery_mode=2)
     got = client.get("q")
     assert got is not None
@@ -272,8 +272,8 @@ def test_poison_that_is_not_persistent_is_dropped(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared", "x-max-redeliveries": 0})
     client.publish("q", b"m")
     spoil(client, "q", 1)
-    assert "ActiveMQ.DLQ" not in client.house.vhost.queues
-    assert client.house.queue("q").bytes == 0
+    assert "ActiveMQ.DLQ" not in client.harness.vhost.queues
+    assert client.harness.queue("q").bytes == 0
 
 
 @pytest.mark.feature("S1-27")
@@ -300,9 +300,9 @@ def test_a_name_that_grows_too_long_costs_the_message_and_nothing_else(client: C
     got = client.get(name)
     assert got is not None
     client.nack(got.tag, requeue=False)
-    queue = client.house.queue(name)
+    queue = client.harness.queue(name)
     assert (queue.unacked, queue.bytes) == (0, 0)
-    assert all(len(each) <= 255 for each in client.house.vhost.queues)
+    assert all(len(each) <= 255 for each in client.harness.vhost.queues)
     assert client.count(name) == 0
 
 

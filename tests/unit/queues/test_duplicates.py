@@ -14,7 +14,7 @@ from leveret.wire.content import make_content
 from leveret.wire.fields import Table
 from leveret.wire.methods import BasicAck, ConfirmSelect, QueueDeclare, QueueDelete, TxCommit, TxRollback, TxSelect
 from leveret.wire.properties import Properties
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 from tests.support.spies import ADDRESS
 
 ID = "x-deduplication-header"
@@ -22,13 +22,8 @@ UNIQUE: Table = {"x-message-deduplication": True}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    return house.client()
+def client(harness: Harness) -> Client:
+    return harness.client()
 
 
 def send(client: Client, key: object, body: bytes = b"m", queue: str = "q", **more: Any) -> None:
@@ -42,21 +37,21 @@ def bodies(client: Client, queue: str = "q") -> list[bytes]:
     return found
 
 
-def remembered(house: House, queue: str = "q") -> int:
-    seen = house.queue(queue).duplicates
+def remembered(harness: Harness, queue: str = "q") -> int:
+    seen = harness.queue(queue).duplicates
     assert seen is not None
     return len(seen)
 
 
 @pytest.mark.feature("S0-15")
-def test_a_duplicate_is_confirmed_and_not_enqueued(house: House, client: Client) -> None:
+def test_a_duplicate_is_confirmed_and_not_enqueued(harness: Harness, client: Client) -> None:
     client.declare("q", arguments=UNIQUE)
     client.ask(ConfirmSelect())
     send(client, "a", b"first")
     send(client, "a", b"again")
     assert client.heard() == [BasicAck(1), BasicAck(2)]
     assert bodies(client) == [b"first"]
-    assert house.queue("q").counters.duplicates == 1
+    assert harness.queue("q").counters.duplicates == 1
 
 
 @pytest.mark.feature("S0-15")
@@ -109,67 +104,67 @@ def test_each_queue_remembers_for_itself(client: Client) -> None:
     assert (bodies(client), bodies(client, "p"), bodies(client, "all")) == ([b"1"], [b"2"], [b"2"])
 
 
-def test_the_window_ends_with_time(house: House, client: Client) -> None:
+def test_the_window_ends_with_time(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={**UNIQUE, "x-cache-ttl": 1000})
     send(client, "a", b"1")
-    house.advance(0.999)
+    harness.advance(0.999)
     send(client, "a", b"2")
-    house.advance(0.001)
+    harness.advance(0.001)
     send(client, "a", b"3")
     assert bodies(client) == [b"1", b"3"], "seeing a duplicate does not make the window longer"
-    house.advance(0.5)
+    harness.advance(0.5)
     send(client, "a", b"4")
     assert bodies(client) == []
 
 
-def test_the_window_ends_with_the_count_oldest_first(house: House, client: Client) -> None:
+def test_the_window_ends_with_the_count_oldest_first(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={**UNIQUE, "x-cache-size": 3})
     for key in "abcd":
         send(client, key, key.encode())
-    assert remembered(house) == 3
+    assert remembered(harness) == 3
     for key in "dcba":
         send(client, key, b"again " + key.encode())
     assert bodies(client) == [b"a", b"b", b"c", b"d", b"again a"]
 
 
 def test_what_is_over_leaves_memory_a_few_at_a_time(
-    house: House, client: Client, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(duplicates, "FORGOTTEN_AT_ONCE", 4)
     client.declare("q", arguments={**UNIQUE, "x-cache-ttl": 1000})
     for number in range(20):
         send(client, number)
-    house.advance(1)
+    harness.advance(1)
     client.publish("q", b"m")
-    assert 8 <= remembered(house) < 20
+    assert 8 <= remembered(harness) < 20
     for _ in range(4):
         client.publish("q", b"m")
-    assert remembered(house) == 0
+    assert remembered(harness) == 0
 
 
 def test_an_id_that_is_seen_again_after_its_time_counts_anew(
-    house: House, client: Client, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its old place in the line, which has not left yet, must not take the new one with it."""
     client.declare("q", arguments={**UNIQUE, "x-cache-ttl": 1000, "x-cache-size": 2})
     monkeypatch.setattr(duplicates, "FORGOTTEN_AT_ONCE", 0)
     send(client, "a")
-    house.advance(1)
+    harness.advance(1)
     send(client, "a", b"new")
     monkeypatch.setattr(duplicates, "FORGOTTEN_AT_ONCE", 64)
     send(client, "b")
     send(client, "a", b"duplicate")
     assert bodies(client) == [b"m", b"new", b"m"]
-    assert remembered(house) == 2
+    assert remembered(harness) == 2
 
 
-def test_a_window_without_bounds_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_without_bounds_is_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duplicates, "MOST", 10)
-    client = house.client()
+    client = harness.client()
     client.declare("q", arguments={**UNIQUE, "x-cache-ttl": 86_400_000})
     for number in range(30):
         send(client, number)
-    assert remembered(house) == 10
+    assert remembered(harness) == 10
 
 
 def test_a_refused_message_is_not_remembered(client: Client) -> None:
@@ -201,15 +196,15 @@ def test_a_new_queue_of_the_same_name_has_seen_nothing(client: Client) -> None:
     assert bodies(client) == [b"new"]
 
 
-def test_keys_are_short_whatever_the_id(house: House) -> None:
+def test_keys_are_short_whatever_the_id(harness: Harness) -> None:
     content = make_content(Properties(headers={ID: "x" * 100_000}), b"")
     key = key_of((content, ADDRESS, TRANSIENT), ID)
     assert key is not None
     assert len(key) <= 32
 
 
-def test_policies_turn_it_on_and_off(house: House, client: Client) -> None:
-    policies: Policies = house.broker.policies
+def test_policies_turn_it_on_and_off(harness: Harness, client: Client) -> None:
+    policies: Policies = harness.broker.policies
     client.declare("q")
     send(client, "a", b"1")
     policies.set("/", "unique", "^q$", {"message-deduplication": True})

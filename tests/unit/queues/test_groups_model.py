@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leveret.message import Message
 from leveret.wire.content import body_of
 from tests.support.choices import consumer_of, die, message
-from tests.support.spies import Given, QueueHouse, SpyConsumer
+from tests.support.spies import Given, QueueHarness, SpyConsumer
 
 GROUPS = "aabc-"
 COLOURS = ("", "colour = 'red'", "colour = 'blue'")
@@ -29,9 +29,9 @@ class Model:
     """A queue with groups, and what was given to whom."""
 
     def __init__(self, *, selectors: bool, retry: bool, no_ack: bool) -> None:
-        self.house = QueueHouse()
+        self.harness = QueueHarness()
         more = {"retry_delays": [1_000] * 100} if retry else {}
-        self.queue = self.house.queue(message_groups=True, max_priority=1, **more)
+        self.queue = self.harness.queue(message_groups=True, max_priority=1, **more)
         self.selectors = selectors
         self.no_ack = no_ack
         self.here: list[SpyConsumer] = []
@@ -46,7 +46,7 @@ class Model:
     def do(self, what: str, dice: int) -> None:
         getattr(self, what)(dice)
         before = {id(each): len(each.given) for each in self.here}
-        self.house.turn()
+        self.harness.turn()
         for each in self.here:
             self.check_order(each.given[before.get(id(each), 0) :])
         self.check_holders()
@@ -60,7 +60,7 @@ class Model:
         headers = {} if group == "-" else {"group": group}
         body = f"{group}{self.published:04}".encode()
         self.published += 1
-        self.house.publish(self.queue, message(body, priority=dice // 10 % 2, colour=colour, **headers))
+        self.harness.publish(self.queue, message(body, priority=dice // 10 % 2, colour=colour, **headers))
 
     def join(self, dice: int) -> None:
         if len(self.here) < 4:
@@ -105,7 +105,7 @@ class Model:
         self.settled += taken is not None
 
     def wait(self, dice: int) -> None:
-        self.house.advance(dice % 3)
+        self.harness.advance(dice % 3)
 
     # ---- what must hold
 
@@ -139,12 +139,12 @@ class Model:
         self.here, self.gone = [], []
         last = consumer_of(self.queue)
         for _ in range(3):
-            self.house.turn()
-            self.house.advance(2)
+            self.harness.turn()
+            self.harness.advance(2)
         assert len(last.given) + self.settled == self.published
         for body in list(last.bodies):
             last.ack(body)
-        self.house.turn()
+        self.harness.turn()
         assert self.queue.selection is not None
         assert (self.queue.ready, self.queue.unacked, len(self.queue.selection.groups)) == (0, 0, 0)
 

@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from leveret.message import PERSISTENT
-from tests.support.broker_house import BrokerHouse
+from tests.support.broker_harness import BrokerHarness
 from tests.support.choices import consumer_of, given, of_groups
 from tests.support.spies import SpyConsumer
-from tests.support.store_house import FULL_SIZE
+from tests.support.store_harness import FULL_SIZE
 
 
-def filled(text: str, **arguments: object) -> BrokerHouse:
-    house = BrokerHouse()
-    house.begin()
-    house.make("q", message_groups=True, **arguments)
-    house.post_run("q", [(content, address, PERSISTENT) for content, address, _ in of_groups(text)])
-    house.rest()
-    return house
+def filled(text: str, **arguments: object) -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.begin()
+    harness.make("q", message_groups=True, **arguments)
+    harness.post_run("q", [(content, address, PERSISTENT) for content, address, _ in of_groups(text)])
+    harness.rest()
+    return harness
 
 
-def reborn(house: BrokerHouse, *, crash: bool) -> BrokerHouse:
-    house.rest()
+def reborn(harness: BrokerHarness, *, crash: bool) -> BrokerHarness:
+    harness.rest()
     if not crash:
-        house.stop()
-    again = BrokerHouse(house.disk, full_size=FULL_SIZE, ledger=house.ledger)
+        harness.stop()
+    again = BrokerHarness(harness.disk, full_size=FULL_SIZE, ledger=harness.ledger)
     again.begin()
     return again
 
 
-def worked_off(house: BrokerHouse, *consumers: SpyConsumer) -> list[str]:
+def worked_off(harness: BrokerHarness, *consumers: SpyConsumer) -> list[str]:
     """What the consumers get, one after the other, each acking the first it holds."""
     done: list[str] = []
-    house.rest()
+    harness.rest()
     while any(consumer.given for consumer in consumers):
         for consumer in consumers:
             if consumer.given:
                 done.append(consumer.bodies[0].decode())
                 consumer.ack(consumer.bodies[0])
-        house.rest()
+        harness.rest()
     return done
 
 
@@ -51,11 +51,11 @@ def in_order(done: list[str], text: str) -> bool:
 def test_order_holds_after_a_stop_and_after_a_crash() -> None:
     text = " ".join(f"{'abcd'[number % 4]}{number:02}" for number in range(40))
     for crash in (False, True):
-        house = filled(text)
-        first = consumer_of(house.queue("q"), 6)
-        house.rest()
+        harness = filled(text)
+        first = consumer_of(harness.queue("q"), 6)
+        harness.rest()
         assert len(first.given) == 6
-        again = reborn(house, crash=crash)
+        again = reborn(harness, crash=crash)
         queue = again.queue("q")
         done = worked_off(again, consumer_of(queue, 2), consumer_of(queue, 1))
         assert in_order(done, text), done
@@ -63,12 +63,12 @@ def test_order_holds_after_a_stop_and_after_a_crash() -> None:
 
 
 def test_one_that_waits_for_another_try_holds_up_its_group_after_a_restart() -> None:
-    house = filled("a1 b1 a2 b2", retry_delays=[60_000])
-    first = consumer_of(house.queue("q"), 1)
-    house.rest()
+    harness = filled("a1 b1 a2 b2", retry_delays=[60_000])
+    first = consumer_of(harness.queue("q"), 1)
+    harness.rest()
     first.requeue(b"a1")
     first.credit = -1
-    again = reborn(house, crash=False)
+    again = reborn(harness, crash=False)
     second = consumer_of(again.queue("q"))
     again.rest()
     assert given(second) == "b1 b2"

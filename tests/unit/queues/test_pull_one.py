@@ -8,20 +8,15 @@ from leveret.broker.access import in_process_access
 from leveret.broker.local import Delivered, LocalSession
 from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk
 from tests.support.choices import consumer_of, given
-from tests.support.peer_pair import Client, Content, House
-from tests.support.spies import QueueHouse, messages
+from tests.support.peer_pair import Client, Content, Harness
+from tests.support.spies import QueueHarness, messages
 
 PULL = {"x-pull-one": True}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     return client
 
@@ -43,12 +38,12 @@ def test_one_message_then_the_cancel(client: Client, no_ack: bool) -> None:
 
 
 @pytest.mark.parametrize("no_ack", [False, True])
-def test_an_empty_queue_is_waited_for(client: Client, house: House, no_ack: bool) -> None:
+def test_an_empty_queue_is_waited_for(client: Client, harness: Harness, no_ack: bool) -> None:
     client.consume("q", no_ack=no_ack, arguments=PULL)
-    assert (spoken(client), len(house.queue("q").consumers)) == ([], 1)
+    assert (spoken(client), len(harness.queue("q").consumers)) == ([], 1)
     client.publish("q", b"1", b"2", b"3")
     assert spoken(client) == [b"1", "basic.cancel"]
-    assert (len(house.queue("q").consumers), client.count("q")) == (0, 2)
+    assert (len(harness.queue("q").consumers), client.count("q")) == (0, 2)
 
 
 def test_a_larger_prefetch_changes_nothing(client: Client) -> None:
@@ -72,8 +67,8 @@ def test_a_full_channel_is_waited_for(client: Client) -> None:
     assert spoken(client) == [b"2", "basic.cancel"]
 
 
-def test_a_client_that_does_not_know_cancels_hears_none(house: House) -> None:
-    client = house.client(capabilities={})
+def test_a_client_that_does_not_know_cancels_hears_none(harness: Harness) -> None:
+    client = harness.client(capabilities={})
     client.declare("q")
     client.publish("q", b"1", b"2")
     client.consume("q", "mine", arguments=PULL)
@@ -82,16 +77,16 @@ def test_a_client_that_does_not_know_cancels_hears_none(house: House) -> None:
     assert spoken(client) == [b"2"]
 
 
-def test_its_message_is_settled_after_it_has_left(client: Client, house: House) -> None:
+def test_its_message_is_settled_after_it_has_left(client: Client, harness: Harness) -> None:
     client.publish("q", b"1", b"2")
     client.consume("q", arguments=PULL)
-    assert house.queue("q").unacked == 1
+    assert harness.queue("q").unacked == 1
     client.nack(1)
     client.consume("q", arguments=PULL)
     deliveries = [what for what in client.heard() if isinstance(what, Content)]
     assert [(each.body, each.redelivered) for each in deliveries] == [(b"1", False), (b"1", True)]
     client.ack(2)
-    assert (house.queue("q").unacked, client.count("q")) == (0, 1)
+    assert (harness.queue("q").unacked, client.count("q")) == (0, 1)
 
 
 def test_pulls_of_one_client_are_answered_one_by_one(client: Client) -> None:
@@ -134,50 +129,52 @@ def test_false_is_an_ordinary_consumer(client: Client) -> None:
 
 
 @pytest.mark.feature("S1-28")
-def test_a_selector_that_is_wrong_is_refused(client: Client, house: House) -> None:
+def test_a_selector_that_is_wrong_is_refused(client: Client, harness: Harness) -> None:
     """Nothing consumes then."""
     client.send(BasicConsume("q", arguments={"x-selector": "colour ="}))
     code, text = client.error()
     assert code == 406
     assert "x-selector" in text
-    assert len(house.queue("q").consumers) == 0
+    assert len(harness.queue("q").consumers) == 0
 
 
 def test_an_auto_delete_queue_goes_with_its_last_pull() -> None:
-    house = QueueHouse()
-    queue = house.queue(auto_delete=True)
+    harness = QueueHarness()
+    queue = harness.queue(auto_delete=True)
     consumer = consumer_of(queue, one_shot=True)
-    house.publish(queue, *messages(b"1", b"2"))
-    house.turn()
-    assert (given(consumer), consumer.cancelled, house.retired) == ("1", 1, [queue])
+    harness.publish(queue, *messages(b"1", b"2"))
+    harness.turn()
+    assert (given(consumer), consumer.cancelled, harness.retired) == ("1", 1, [queue])
 
 
 # ---- in the process
 
 
-def test_the_same_in_the_process(house: House) -> None:
+def test_the_same_in_the_process(harness: Harness) -> None:
     got: list[Delivered] = []
     gone: list[str] = []
-    session = LocalSession(in_process_access(house.vhost), lambda _, delivered: got.append(delivered), left=gone.append)
-    house.vhost.declare_queue("q")
+    session = LocalSession(
+        in_process_access(harness.vhost), lambda _, delivered: got.append(delivered), left=gone.append
+    )
+    harness.vhost.declare_queue("q")
     for body in (b"1", b"2", b"3"):
         session.publish("", "q", body)
     session.consume("q", "mine", pull_one=True)
-    house.turn()
+    harness.turn()
     assert ([each.body for each in got], gone) == ([b"1"], ["mine"])
     session.ack(got[0].delivery_tag)
     session.consume("q", "low", prefetch=1)
     session.consume("q", "high", priority=5, prefetch=1)
-    house.turn()
+    harness.turn()
     assert [(each.consumer_tag, each.body) for each in got[1:]] == [("high", b"2"), ("low", b"3")]
 
 
-def test_selectors_and_exclusive_consumers_in_the_process(house: House) -> None:
+def test_selectors_and_exclusive_consumers_in_the_process(harness: Harness) -> None:
     got: list[bytes] = []
-    session = LocalSession(in_process_access(house.vhost), lambda _, delivered: got.append(delivered.body))
-    house.vhost.declare_queue("q")
+    session = LocalSession(in_process_access(harness.vhost), lambda _, delivered: got.append(delivered.body))
+    harness.vhost.declare_queue("q")
     session.publish("", "q", b"1")
     session.consume("q", "mine", selector="JMSPriority > 4", exclusive=True)
-    house.turn()
-    assert (got, house.queue("q").ready) == ([], 1)
-    assert next(iter(house.queue("q").consumers)).exclusive
+    harness.turn()
+    assert (got, harness.queue("q").ready) == ([], 1)
+    assert next(iter(harness.queue("q").consumers)).exclusive

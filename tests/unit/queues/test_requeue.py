@@ -5,19 +5,14 @@ from __future__ import annotations
 import pytest
 
 from leveret.wire.methods import BasicCancel, BasicRecover, QueueDelete, QueuePurge
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    made = house.client()
+def client(harness: Harness) -> Client:
+    made = harness.client()
     made.declare("dead")
     return made
 
@@ -50,23 +45,23 @@ def story(client: Client) -> tuple[bytes, object] | None:
 # ---- delivery limits
 
 
-def test_a_message_that_came_back_too_often_is_dead(house: House, client: Client) -> None:
+def test_a_message_that_came_back_too_often_is_dead(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-delivery-limit": 2, **DEAD})
     client.publish("q", b"m")
     assert [count_of(refuse(client)) for _ in range(3)] == [None, 1, 2]
     assert client.get("q") is None
     assert story(client) == (b"m", "delivery_limit")
-    assert (house.queue("q").bytes, house.queue("q").unacked) == (0, 0)
+    assert (harness.queue("q").bytes, harness.queue("q").unacked) == (0, 0)
 
 
-def test_without_a_dead_letter_exchange_it_is_gone(house: House, client: Client) -> None:
+def test_without_a_dead_letter_exchange_it_is_gone(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-delivery-limit": 0})
     client.publish("q", b"m")
     refuse(client)
-    assert (house.queue("q").ready, house.queue("q").bytes, house.queue("q").counters.dropped) == (0, 0, 1)
+    assert (harness.queue("q").ready, harness.queue("q").bytes, harness.queue("q").counters.dropped) == (0, 0, 1)
 
 
-def test_a_consumer_is_told_the_count_from_the_second_delivery_on(house: House, client: Client) -> None:
+def test_a_consumer_is_told_the_count_from_the_second_delivery_on(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-delivery-limit": 5})
     client.consume("q")
     client.publish("q", b"m", headers={"mine": 1}, message_id="id")
@@ -101,11 +96,11 @@ def test_minus_one_is_no_limit(client: Client, queue_type: str) -> None:
     assert client.count("q") == 1
 
 
-def test_a_lost_connection_counts(house: House, client: Client) -> None:
+def test_a_lost_connection_counts(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-delivery-limit": 1, **DEAD})
     client.publish("q", b"m")
     for expected in (None, 1):
-        other = house.client()
+        other = harness.client()
         assert count_of(other.get("q")) == expected
         other.vanish()
     assert story(client) == (b"m", "delivery_limit")
@@ -142,97 +137,97 @@ def test_many_that_come_back_together_die_in_order(client: Client) -> None:
     assert client.bodies() == bodies
 
 
-def test_a_message_with_malformed_headers_is_given_again_without_its_count(house: House, client: Client) -> None:
+def test_a_message_with_malformed_headers_is_given_again_without_its_count(harness: Harness, client: Client) -> None:
     """Tables are not looked into when they come; what cannot be read is passed on as it is."""
     client.declare("q", arguments={"x-delivery-limit": 5})
     frames = client.published("", "q", b"m", headers={"a": "bbbbbbbb"})
     client.feed(frames.replace(b"\x01aS\x00\x00\x00\x08", b"\x01aS\x00\x00\x00\x99"))
-    assert house.queue("q").ready == 1
-    taken = house.queue("q").get(False)
+    assert harness.queue("q").ready == 1
+    taken = harness.queue("q").get(False)
     assert taken is not None
-    house.queue("q").requeue(taken.lane, taken.sequence, [taken.message], taken.delivery_count)
-    house.rest()
+    harness.queue("q").requeue(taken.lane, taken.sequence, [taken.message], taken.delivery_count)
+    harness.rest()
     client.consume("q")
-    house.turn()
-    assert (house.queue("q").ready, house.queue("q").unacked) == (0, 1)
+    harness.turn()
+    assert (harness.queue("q").ready, harness.queue("q").unacked) == (0, 1)
     assert taken.message[0] in bytes(client.socket.written)
     client.socket.written.clear()
     client.ack(1)
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
 # ---- retries
 
 
 @pytest.mark.feature("S1-14")
-def test_a_refused_message_waits_and_comes_back(house: House, client: Client) -> None:
+def test_a_refused_message_waits_and_comes_back(harness: Harness, client: Client) -> None:
     """Neither ready nor unacked in between."""
     client.declare("q", arguments={"x-retry-delays": [1000, 5000], **DEAD})
     client.publish("q", b"m")
     refuse(client)
-    queue = house.queue("q")
+    queue = harness.queue("q")
     assert (client.count("q"), queue.ready, queue.unacked, queue.held) == (0, 0, 0, 0)
-    house.advance(0.999)
+    harness.advance(0.999)
     assert client.get("q") is None
-    house.advance(0.001)
+    harness.advance(0.001)
     again = refuse(client)
     assert (again.body, again.redelivered, count_of(again)) == (b"m", True, 1)
-    house.advance(4.999)
+    harness.advance(4.999)
     assert client.get("q") is None
-    house.advance(0.001)
+    harness.advance(0.001)
     assert count_of(refuse(client)) == 2
     assert story(client) == (b"m", "delivery_limit")
     assert queue.bytes == 0
 
 
-def test_a_consumer_gets_it_when_its_time_has_come(house: House, client: Client) -> None:
+def test_a_consumer_gets_it_when_its_time_has_come(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000]})
     client.consume("q")
     client.publish("q", b"m")
     client.heard()
     client.nack(1)
     assert client.heard() == []
-    house.advance(1)
+    harness.advance(1)
     assert client.bodies() == [b"m"]
 
 
-def test_it_comes_back_to_its_old_place(house: House, client: Client) -> None:
+def test_it_comes_back_to_its_old_place(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [3000, 1000]})
     client.publish("q", b"a", b"b", b"c")
     refuse(client)
     refuse(client)
-    house.advance(3)
+    harness.advance(3)
     assert [got(client).body for _ in range(3)] == [b"a", b"b", b"c"]
 
 
-def test_a_delay_of_zero_is_no_delay(house: House, client: Client) -> None:
+def test_a_delay_of_zero_is_no_delay(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [0, 0], **DEAD})
     client.publish("q", b"m")
     for expected in (None, 1, 2):
         assert count_of(refuse(client)) == expected
-        house.advance(0)
+        harness.advance(0)
     assert story(client) == (b"m", "delivery_limit")
 
 
 @pytest.mark.feature("S1-17")
-def test_it_dies_of_its_age_while_it_waits(house: House, client: Client) -> None:
+def test_it_dies_of_its_age_while_it_waits(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [60_000], **DEAD})
     client.publish("q", b"m", expiration="5000")
     refuse(client)
-    house.advance(4.9)
+    harness.advance(4.9)
     assert story(client) is None
-    house.advance(0.1)
+    harness.advance(0.1)
     assert story(client) == (b"m", "expired")
-    house.advance(60)
-    assert (client.count("q"), house.queue("q").bytes) == (0, 0)
+    harness.advance(60)
+    assert (client.count("q"), harness.queue("q").bytes) == (0, 0)
 
 
-def test_it_dies_of_the_queues_ttl_while_it_waits(house: House, client: Client) -> None:
+def test_it_dies_of_the_queues_ttl_while_it_waits(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [60_000], "x-message-ttl": 5000, **DEAD})
     client.publish("q", b"m")
-    house.advance(1)
+    harness.advance(1)
     refuse(client)
-    house.advance(4)
+    harness.advance(4)
     assert story(client) == (b"m", "expired")
 
 
@@ -245,108 +240,108 @@ def test_a_dead_letter_has_a_refusal_without_requeue_for_its_reason(client: Clie
     assert story(client) == (b"m", "rejected")
 
 
-def test_the_delivery_limit_ends_retries_too(house: House, client: Client) -> None:
+def test_the_delivery_limit_ends_retries_too(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000, 1000, 1000], "x-delivery-limit": 1, **DEAD})
     client.publish("q", b"m")
     refuse(client)
-    house.advance(1)
+    harness.advance(1)
     refuse(client)
     assert story(client) == (b"m", "delivery_limit")
 
 
-def test_what_a_lost_consumer_held_comes_back_at_once(house: House, client: Client) -> None:
+def test_what_a_lost_consumer_held_comes_back_at_once(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000, 1000]})
     client.publish("q", b"m")
-    other = house.client()
+    other = harness.client()
     other.get("q")
     other.vanish()
     assert client.count("q") == 1
 
 
-def test_an_ack_timeout_is_a_failure_and_waits(house: House, client: Client) -> None:
+def test_an_ack_timeout_is_a_failure_and_waits(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000], "x-consumer-timeout": 10_000})
     client.publish("q", b"m")
     got(client)
-    house.advance(10)
-    assert (house.queue("q").ready, house.queue("q").unacked) == (0, 0)
-    house.advance(1)
+    harness.advance(10)
+    assert (harness.queue("q").ready, harness.queue("q").unacked) == (0, 0)
+    harness.advance(1)
     assert count_of(client.get("q")) == 1
 
 
-def test_a_queue_that_goes_takes_what_waits_with_it(house: House, client: Client) -> None:
+def test_a_queue_that_goes_takes_what_waits_with_it(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000]})
     client.publish("q", b"m")
     refuse(client)
     client.ask(QueueDelete("q"))
     client.declare("q", arguments={"x-retry-delays": [1000]})
-    house.advance(10)
+    harness.advance(10)
     assert client.count("q") == 0
-    assert house.broker.gauge.used == 0
+    assert harness.broker.gauge.used == 0
 
 
-def test_a_purge_takes_what_is_ready_only(house: House, client: Client) -> None:
+def test_a_purge_takes_what_is_ready_only(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000]})
     client.publish("q", b"waits", b"ready")
     refuse(client)
     client.ask(QueuePurge("q"))
-    house.advance(1)
+    harness.advance(1)
     assert [got(client).body, client.get("q")] == [b"waits", None]
 
 
-def test_many_wait_by_one_timer(house: House, client: Client) -> None:
+def test_many_wait_by_one_timer(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delays": [1000]})
     client.consume("q")
     client.publish("q", *[b"%d" % number for number in range(1000)])
     client.heard()
     client.nack(0, multiple=True)
-    house.advance(1)
+    harness.advance(1)
     assert client.bodies() == [b"%d" % number for number in range(1000)]
 
 
 # ---- plans
 
 
-def test_chance_is_asked_for_each_message(house: House, client: Client) -> None:
+def test_chance_is_asked_for_each_message(harness: Harness, client: Client) -> None:
     chances = iter([0.0, 0.5, 1.0])
-    house.vhost.queue_context.callbacks.random = lambda: next(chances)  # type: ignore[method-assign]
+    harness.vhost.queue_context.callbacks.random = lambda: next(chances)  # type: ignore[method-assign]
     client.declare("q", arguments={"x-retry-delays": [10_000], "x-retry-jitter": 1})
     client.publish("q", b"late", b"middle", b"soon")
     for _ in range(3):
         refuse(client)
     client.consume("q")
-    house.advance(0)
+    harness.advance(0)
     assert client.bodies() == [b"soon"]
-    house.advance(5)
+    harness.advance(5)
     assert client.bodies() == [b"middle"]
-    house.advance(5)
+    harness.advance(5)
     assert client.bodies() == [b"late"]
 
 
-def test_exponential_retries_end_by_the_default_limit(house: House, client: Client) -> None:
+def test_exponential_retries_end_by_the_default_limit(harness: Harness, client: Client) -> None:
     client.declare("q", arguments={"x-retry-delay-min": 1, "x-retry-delay-max": 1, **DEAD})
     client.publish("q", b"m")
     for _ in range(21):
         refuse(client)
-        house.advance(1)
+        harness.advance(1)
     assert story(client) == (b"m", "delivery_limit")
 
 
 @pytest.mark.parametrize(
     ("kind", "failed", "left"), [("all", True, True), ("failed", True, False), ("returned", False, True)]
 )
-def test_rabbitmqs_names_say_what_waits(house: House, client: Client, kind: str, failed: bool, left: bool) -> None:
+def test_rabbitmqs_names_say_what_waits(harness: Harness, client: Client, kind: str, failed: bool, left: bool) -> None:
     """x-delayed-retry-type, -min and -max: the delay grows by the shortest with each try."""
     arguments: dict[str, object] = {"x-delayed-retry-type": kind, "x-delayed-retry-min": 1000}
     client.declare("q", durable=True, arguments={"x-queue-type": "quorum", **arguments})
     client.publish("q", b"m")
     refuse(client)
     assert (client.count("q") == 0) == failed
-    house.advance(1)
-    other = house.client()
+    harness.advance(1)
+    other = harness.client()
     assert other.get("q") is not None
     other.vanish()
     assert (client.count("q") == 0) == left
-    house.advance(1.9)
+    harness.advance(1.9)
     assert (client.count("q") == 0) == left
-    house.advance(0.1)
+    harness.advance(0.1)
     assert client.count("q") == 1

@@ -9,18 +9,18 @@ from leveret.errors import AccessRefused
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.methods import BasicCancel, BasicConsume, ChannelClose
 from tests.support.choices import consumer_of, die, given
-from tests.support.peer_pair import Client, House
-from tests.support.spies import QueueHouse, SpyConsumer, messages
+from tests.support.peer_pair import Client, Harness
+from tests.support.spies import QueueHarness, SpyConsumer, messages
 
 
 @pytest.fixture
-def house() -> QueueHouse:
-    return QueueHouse()
+def harness() -> QueueHarness:
+    return QueueHarness()
 
 
 @pytest.fixture
-def queue(house: QueueHouse) -> ClassicQueue:
-    return house.queue(single_active_consumer=True)
+def queue(harness: QueueHarness) -> ClassicQueue:
+    return harness.queue(single_active_consumer=True)
 
 
 def active(queue: ClassicQueue) -> SpyConsumer | None:
@@ -30,43 +30,43 @@ def active(queue: ClassicQueue) -> SpyConsumer | None:
     return found
 
 
-def test_the_first_consumer_gets_everything(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_the_first_consumer_gets_everything(harness: QueueHarness, queue: ClassicQueue) -> None:
     assert active(queue) is None
     first, second = consumer_of(queue), consumer_of(queue)
-    house.publish(queue, *messages(b"1", b"2", b"3"))
-    house.turn()
+    harness.publish(queue, *messages(b"1", b"2", b"3"))
+    harness.turn()
     assert (given(first), given(second)) == ("1 2 3", "")
     assert active(queue) is first
 
 
-def test_a_full_active_consumer_is_not_helped_out(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_a_full_active_consumer_is_not_helped_out(harness: QueueHarness, queue: ClassicQueue) -> None:
     first, second = consumer_of(queue, 1), consumer_of(queue)
-    house.publish(queue, *messages(b"1", b"2"))
-    house.turn()
+    harness.publish(queue, *messages(b"1", b"2"))
+    harness.turn()
     assert (given(first), given(second), queue.ready) == ("1", "", 1)
 
 
-def test_others_take_over_in_the_order_they_came(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_others_take_over_in_the_order_they_came(harness: QueueHarness, queue: ClassicQueue) -> None:
     consumers = [consumer_of(queue, tag=str(number)) for number in range(4)]
     for number, consumer in enumerate(consumers):
         assert active(queue) is consumer
-        house.publish(queue, *messages(b"%d" % number))
-        house.turn()
+        harness.publish(queue, *messages(b"%d" % number))
+        harness.turn()
         assert given(consumer) == str(number)
         queue.remove_consumer(consumer)
     assert active(queue) is None
 
 
-def test_what_a_dead_active_consumer_held_goes_to_the_next_in_order(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_what_a_dead_active_consumer_held_goes_to_the_next_in_order(harness: QueueHarness, queue: ClassicQueue) -> None:
     first, second = consumer_of(queue, 2), consumer_of(queue)
-    house.publish(queue, *messages(b"1", b"2", b"3"))
-    house.turn()
+    harness.publish(queue, *messages(b"1", b"2", b"3"))
+    harness.turn()
     die(first)
-    house.turn()
+    harness.turn()
     assert [(each.body, each.count) for each in second.given] == [(b"1", 1), (b"2", 1), (b"3", 0)]
 
 
-def test_one_that_stands_by_may_leave(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_one_that_stands_by_may_leave(harness: QueueHarness, queue: ClassicQueue) -> None:
     first, second, third = (consumer_of(queue) for _ in range(3))
     queue.remove_consumer(second)
     assert active(queue) is first
@@ -74,34 +74,34 @@ def test_one_that_stands_by_may_leave(house: QueueHouse, queue: ClassicQueue) ->
     assert active(queue) is third
 
 
-def test_a_higher_priority_takes_over_for_what_is_new(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_a_higher_priority_takes_over_for_what_is_new(harness: QueueHarness, queue: ClassicQueue) -> None:
     """What the former one holds stays with it."""
     first = consumer_of(queue)
-    house.publish(queue, *messages(b"1"))
-    house.turn()
+    harness.publish(queue, *messages(b"1"))
+    harness.turn()
     second = consumer_of(queue, priority=1)
     equal = consumer_of(queue, priority=1)
-    house.publish(queue, *messages(b"2"))
-    house.turn()
+    harness.publish(queue, *messages(b"2"))
+    harness.turn()
     assert (given(first), given(second), given(equal)) == ("1", "2", "")
     assert active(queue) is second
     first.ack(b"1")
     queue.remove_consumer(second)
-    house.publish(queue, *messages(b"3"))
-    house.turn()
+    harness.publish(queue, *messages(b"3"))
+    harness.turn()
     assert (given(first), given(equal)) == ("", "3")
 
 
-def test_a_lower_priority_does_not_take_over(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_a_lower_priority_does_not_take_over(harness: QueueHarness, queue: ClassicQueue) -> None:
     first = consumer_of(queue)
     consumer_of(queue, priority=-1)
     assert active(queue) is first
 
 
-def test_who_pulls_one_message_hands_over_after_it(house: QueueHouse, queue: ClassicQueue) -> None:
+def test_who_pulls_one_message_hands_over_after_it(harness: QueueHarness, queue: ClassicQueue) -> None:
     first, second = consumer_of(queue, one_shot=True), consumer_of(queue)
-    house.publish(queue, *messages(b"1", b"2"))
-    house.turn()
+    harness.publish(queue, *messages(b"1", b"2"))
+    harness.turn()
     assert (given(first), first.cancelled, given(second)) == ("1", 1, "2")
 
 
@@ -120,8 +120,8 @@ def test_an_exclusive_consumer_is_refused_as_rabbitmq_does(queue: ClassicQueue) 
 
 @pytest.fixture
 def clients() -> list[Client]:
-    house = House()
-    clients = [house.client() for _ in range(3)]
+    harness = Harness()
+    clients = [harness.client() for _ in range(3)]
     clients[0].declare("q", arguments={"x-single-active-consumer": True})
     for client in clients:
         client.consume("q")

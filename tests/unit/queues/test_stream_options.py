@@ -9,7 +9,7 @@ import pytest
 from leveret.errors import PreconditionFailed
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import FAMILIES, NOT_FOR_STREAMS, Retention, reader_options
-from tests.support.stream_house import StreamHouse
+from tests.support.stream_harness import StreamHarness
 
 STREAM = {"x-queue-type": "stream"}
 WALL = 1_700_000_000.0
@@ -68,8 +68,8 @@ def test_a_stream_is_durable_and_for_all(durable: bool, exclusive: bool, named: 
 
 
 def test_retention_follows_the_options() -> None:
-    house = StreamHouse()
-    stream = house.stream(max_age="1h", max_length_bytes=5000)
+    harness = StreamHarness()
+    stream = harness.stream(max_age="1h", max_length_bytes=5000)
     assert stream.retention == Retention(5000, 3600)
     stream.apply(options())
     assert stream.retention == Retention(None, None)

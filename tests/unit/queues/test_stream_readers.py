@@ -12,118 +12,118 @@ from leveret.errors import AccessRefused
 from leveret.queues import stream_readers, stream_recent
 from leveret.queues.stream import StreamQueue
 from tests.support.spies import SpyConsumer, message
-from tests.support.stream_house import StreamHouse, numbered, offsets, valued
+from tests.support.stream_harness import StreamHarness, numbered, offsets, valued
 
 
 @pytest.fixture
-def house() -> StreamHouse:
-    return StreamHouse()
+def harness() -> StreamHarness:
+    return StreamHarness()
 
 
-def filled(house: StreamHouse, number: int = 10, **arguments: object) -> StreamQueue:
+def filled(harness: StreamHarness, number: int = 10, **arguments: object) -> StreamQueue:
     """Each message in a run of its own."""
-    stream = house.stream(**arguments)
+    stream = harness.stream(**arguments)
     for body in numbered(number):
-        house.put(stream, message(body, persistent=True))
-    house.rest()
+        harness.put(stream, message(body, persistent=True))
+    harness.rest()
     return stream
 
 
-def read(house: StreamHouse, stream: StreamQueue, credit: int = 1000, **arguments: object) -> SpyConsumer:
-    reader = house.reader(stream, credit, **arguments)
-    house.rest()
+def read(harness: StreamHarness, stream: StreamQueue, credit: int = 1000, **arguments: object) -> SpyConsumer:
+    reader = harness.reader(stream, credit, **arguments)
+    harness.rest()
     return reader
 
 
 # ---- where they begin
 
 
-def test_a_reader_begins_where_it_asks_to(house: StreamHouse) -> None:
-    stream = filled(house)
-    assert offsets(read(house, stream, offset="first")) == list(range(10))
-    assert offsets(read(house, stream, offset="last")) == [9]
-    assert offsets(read(house, stream, offset="next")) == []
-    assert offsets(read(house, stream)) == []
-    assert offsets(read(house, stream, offset=0)) == list(range(10))
-    assert offsets(read(house, stream, offset=7)) == [7, 8, 9]
+def test_a_reader_begins_where_it_asks_to(harness: StreamHarness) -> None:
+    stream = filled(harness)
+    assert offsets(read(harness, stream, offset="first")) == list(range(10))
+    assert offsets(read(harness, stream, offset="last")) == [9]
+    assert offsets(read(harness, stream, offset="next")) == []
+    assert offsets(read(harness, stream)) == []
+    assert offsets(read(harness, stream, offset=0)) == list(range(10))
+    assert offsets(read(harness, stream, offset=7)) == [7, 8, 9]
 
 
-def test_each_goes_on_with_what_comes(house: StreamHouse) -> None:
-    stream = filled(house, 3)
-    readers = [read(house, stream, offset=start) for start in ("first", "last", "next")]
-    house.publish_all(stream, b"new")
+def test_each_goes_on_with_what_comes(harness: StreamHarness) -> None:
+    stream = filled(harness, 3)
+    readers = [read(harness, stream, offset=start) for start in ("first", "last", "next")]
+    harness.publish_all(stream, b"new")
     assert [offsets(reader) for reader in readers] == [[0, 1, 2, 3], [2, 3], [3]]
 
 
-def test_an_empty_stream_can_be_read_from_anywhere(house: StreamHouse) -> None:
-    stream = house.stream()
-    readers = [read(house, stream, offset=start) for start in ("first", "last", "next", 0, "1h")]
-    house.publish_all(stream, b"a", b"b")
+def test_an_empty_stream_can_be_read_from_anywhere(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    readers = [read(harness, stream, offset=start) for start in ("first", "last", "next", 0, "1h")]
+    harness.publish_all(stream, b"a", b"b")
     assert [reader.bodies for reader in readers] == [[b"a", b"b"]] * 5
 
 
-def test_an_offset_that_is_still_to_come_is_waited_for(house: StreamHouse) -> None:
-    stream = filled(house, 3)
-    reader = read(house, stream, offset=5)
+def test_an_offset_that_is_still_to_come_is_waited_for(harness: StreamHarness) -> None:
+    stream = filled(harness, 3)
+    reader = read(harness, stream, offset=5)
     for body in (b"3", b"4", b"5", b"6"):
-        house.publish_all(stream, body)
+        harness.publish_all(stream, body)
     assert offsets(reader) == [5, 6]
 
 
-def test_a_reader_begins_at_a_time(house: StreamHouse) -> None:
-    stream = house.stream()
-    house.pass_time(1000)
+def test_a_reader_begins_at_a_time(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    harness.pass_time(1000)
     moments = []
     for body in numbered(5):
-        moments.append(house.clock.wall())
-        house.publish_all(stream, body)
-        house.pass_time(10)
+        moments.append(harness.clock.wall())
+        harness.publish_all(stream, body)
+        harness.pass_time(10)
 
     def at(moment: float) -> list[int]:
-        return offsets(read(house, stream, offset=datetime.fromtimestamp(moment, UTC)))
+        return offsets(read(harness, stream, offset=datetime.fromtimestamp(moment, UTC)))
 
     assert at(moments[2]) == [2, 3, 4]
     assert at(moments[2] + 0.5) == [3, 4]
     assert at(0) == [0, 1, 2, 3, 4]
     assert at(moments[4] + 5) == []
-    assert offsets(read(house, stream, offset="25s")) == [3, 4]
-    assert offsets(read(house, stream, offset="1h")) == [0, 1, 2, 3, 4]
+    assert offsets(read(harness, stream, offset="25s")) == [3, 4]
+    assert offsets(read(harness, stream, offset="1h")) == [0, 1, 2, 3, 4]
 
 
-def test_a_time_is_looked_up_in_the_worker(house: StreamHouse) -> None:
-    stream = filled(house, 3)
-    reader = house.reader(stream, offset="1h")
-    house.turn()
-    assert len(house.store.jobs) == 1, "and nothing is read before it is known"
+def test_a_time_is_looked_up_in_the_worker(harness: StreamHarness) -> None:
+    stream = filled(harness, 3)
+    reader = harness.reader(stream, offset="1h")
+    harness.turn()
+    assert len(harness.store.jobs) == 1, "and nothing is read before it is known"
     stream.remove_consumer(reader)
-    house.rest()
+    harness.rest()
     assert reader.bodies == [], "it has gone meanwhile"
 
 
 # ---- what they get
 
 
-def test_readers_are_independent(house: StreamHouse) -> None:
-    stream = house.stream()
-    fast, slow = house.reader(stream, 100), house.reader(stream, 2)
-    house.publish_all(stream, *numbered(10))
+def test_readers_are_independent(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    fast, slow = harness.reader(stream, 100), harness.reader(stream, 2)
+    harness.publish_all(stream, *numbered(10))
     assert (len(fast.given), len(slow.given)) == (10, 2)
     slow.ack(b"0")
-    house.rest()
+    harness.rest()
     assert offsets(slow) == [1, 2]
     assert len(fast.given) == 10
     stream.remove_consumer(fast)
-    house.publish_all(stream, b"more")
+    harness.publish_all(stream, b"more")
     slow.ack(b"1")
     slow.ack(b"2")
-    house.rest()
+    harness.rest()
     assert offsets(slow) == [3, 4]
     assert len(fast.given) == 10
 
 
-def test_prefetch_bounds_what_a_reader_holds(house: StreamHouse) -> None:
-    stream = filled(house, 20)
-    reader = read(house, stream, 3, offset="first")
+def test_prefetch_bounds_what_a_reader_holds(harness: StreamHarness) -> None:
+    stream = filled(harness, 20)
+    reader = read(harness, stream, 3, offset="first")
     seen = []
     while reader.given:
         assert len(reader.given) <= 3
@@ -131,98 +131,98 @@ def test_prefetch_bounds_what_a_reader_holds(house: StreamHouse) -> None:
         body = reader.given[-1].body  # out of order
         seen.append(body)
         reader.ack(body)
-        house.rest()
+        harness.rest()
     assert sorted(seen, key=int) == numbered(20)
 
 
-def test_refused_messages_give_room_and_stay(house: StreamHouse) -> None:
-    stream = filled(house, 4)
-    reader = read(house, stream, 2, offset="first")
+def test_refused_messages_give_room_and_stay(harness: StreamHarness) -> None:
+    stream = filled(harness, 4)
+    reader = read(harness, stream, 2, offset="first")
     reader.requeue(b"0")
     reader.drop(b"1")
-    house.rest()
+    harness.rest()
     assert offsets(reader) == [2, 3]
     assert stream.ready == 4
     assert (stream.counters.acked, stream.unacked) == (1, 2)
 
 
-def test_one_reader_does_not_keep_the_others_waiting(house: StreamHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_reader_does_not_keep_the_others_waiting(harness: StreamHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_readers, "BURST", 4)
-    stream = house.stream()
-    house.publish_all(stream, *numbered(10))
-    reader = house.reader(stream, offset="first")
-    house.context.dirty.clear()
+    stream = harness.stream()
+    harness.publish_all(stream, *numbered(10))
+    reader = harness.reader(stream, offset="first")
+    harness.context.dirty.clear()
     stream.drain()
-    house.store.read()
+    harness.store.read()
     stream.drain()
     assert len(reader.given) == 4
     assert stream.dirty, "and it asks for another turn"
-    house.rest()
+    harness.rest()
     assert offsets(reader) == list(range(10))
 
 
-def test_a_consumer_may_take_less_than_it_is_offered(house: StreamHouse) -> None:
-    stream = filled(house)
-    reader = house.reader(stream, offset="first")
+def test_a_consumer_may_take_less_than_it_is_offered(harness: StreamHarness) -> None:
+    stream = filled(harness)
+    reader = harness.reader(stream, offset="first")
     reader.greed = 3
-    house.rest()
+    harness.rest()
     assert offsets(reader) == list(range(10))
 
 
-def test_who_pulls_one_gets_one(house: StreamHouse) -> None:
-    stream = filled(house)
+def test_who_pulls_one_gets_one(harness: StreamHarness) -> None:
+    stream = filled(harness)
     reader = SpyConsumer("one", stream, 100, arguments={"x-stream-offset": 4})
     reader.one_shot = True
     stream.add_consumer(reader)
-    house.rest()
+    harness.rest()
     assert offsets(reader) == [4]
     assert reader.cancelled == 1
     assert len(stream.consumers) == 0
 
 
-def test_large_messages_are_offered_a_few_at_a_time(house: StreamHouse) -> None:
-    stream = house.stream()
-    house.publish_all(stream, *[b"%d" % n + bytes(200 << 10) for n in range(6)])
-    reader = house.reader(stream, offset="first")
-    house.rest()
+def test_large_messages_are_offered_a_few_at_a_time(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    harness.publish_all(stream, *[b"%d" % n + bytes(200 << 10) for n in range(6)])
+    reader = harness.reader(stream, offset="first")
+    harness.rest()
     assert len(reader.given) == 6
     assert reader.takes >= 3
 
 
-def test_an_exclusive_reader_is_alone(house: StreamHouse) -> None:
-    stream = house.stream()
+def test_an_exclusive_reader_is_alone(harness: StreamHarness) -> None:
+    stream = harness.stream()
     stream.add_consumer(SpyConsumer("a", stream, 10, exclusive=True))
     with pytest.raises(AccessRefused, match="exclusive use"):
         stream.add_consumer(SpyConsumer("b", stream, 10))
 
 
-def test_what_retention_took_is_left_out(house: StreamHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_retention_took_is_left_out(harness: StreamHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_recent, "MOST_BYTES", 3000)
-    stream = house.stream(stream_max_segment_size_bytes=4096, max_length_bytes=12_000)
-    reader = read(house, stream, 5, offset="first")
+    stream = harness.stream(stream_max_segment_size_bytes=4096, max_length_bytes=12_000)
+    reader = read(harness, stream, 5, offset="first")
     for number in range(60):
-        house.publish_all(stream, b"%02d" % number + bytes(1000))
+        harness.publish_all(stream, b"%02d" % number + bytes(1000))
     assert stream.first_offset > 10
     assert offsets(reader) == [0, 1, 2, 3, 4]
     for given in list(reader.given):
         reader.ack(given.body)
-    house.rest()
+    harness.rest()
     assert offsets(reader)[0] == stream.first_offset
-    assert offsets(read(house, stream, offset=2))[0] == stream.first_offset
+    assert offsets(read(harness, stream, offset=2))[0] == stream.first_offset
     assert stream.ready == 60 - stream.first_offset
 
 
 # ---- filters and selectors
 
 
-def test_filters_choose_by_the_value_in_the_headers(house: StreamHouse) -> None:
-    stream = house.stream()
+def test_filters_choose_by_the_value_in_the_headers(harness: StreamHarness) -> None:
+    stream = harness.stream()
     values = ["eu", "us", None, "eu", 5, "asia", None, "us"]
-    house.put(stream, *[valued(b"%d" % number, value) for number, value in enumerate(values)])
-    house.rest()
+    harness.put(stream, *[valued(b"%d" % number, value) for number, value in enumerate(values)])
+    harness.rest()
 
     def chosen(**arguments: object) -> list[int]:
-        return offsets(read(house, stream, offset="first", **arguments))
+        return offsets(read(harness, stream, offset="first", **arguments))
 
     assert chosen(filter="eu") == [0, 3]
     assert chosen(filter=["eu", "us"]) == [0, 1, 3, 7]
@@ -231,38 +231,38 @@ def test_filters_choose_by_the_value_in_the_headers(house: StreamHouse) -> None:
     assert chosen(match_unfiltered=True) == list(range(8)), "without a filter it changes nothing"
 
 
-def test_filters_hold_for_what_comes_too(house: StreamHouse) -> None:
-    stream = house.stream()
-    reader = house.reader(stream, 2, filter="eu")
+def test_filters_hold_for_what_comes_too(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    reader = harness.reader(stream, 2, filter="eu")
     for number in range(20):
-        house.put(stream, valued(b"%d" % number, "eu" if number % 3 == 0 else "us"))
-    house.rest()
+        harness.put(stream, valued(b"%d" % number, "eu" if number % 3 == 0 else "us"))
+    harness.rest()
     seen = []
     while reader.given:
         seen += offsets(reader)
         for given in list(reader.given):
             reader.ack(given.body)
-        house.rest()
+        harness.rest()
     assert seen == list(range(0, 20, 3))
 
 
-def test_a_name_of_a_value_in_the_body_is_none(house: StreamHouse) -> None:
-    stream = house.stream()
-    house.put(stream, valued(b"x-stream-filter-value\x00eu"))
-    house.rest()
-    assert read(house, stream, offset="first", filter="eu").bodies == []
+def test_a_name_of_a_value_in_the_body_is_none(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    harness.put(stream, valued(b"x-stream-filter-value\x00eu"))
+    harness.rest()
+    assert read(harness, stream, offset="first", filter="eu").bodies == []
 
 
-def test_selectors_choose_and_go_with_filters(house: StreamHouse) -> None:
-    stream = house.stream()
-    house.put(stream, *[valued(b"%d" % number, "eu" if number < 6 else None, n=number) for number in range(10)])
-    house.rest()
+def test_selectors_choose_and_go_with_filters(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    harness.put(stream, *[valued(b"%d" % number, "eu" if number < 6 else None, n=number) for number in range(10)])
+    harness.rest()
 
     def chosen(selector: str, **arguments: object) -> list[int]:
         reader = SpyConsumer("spy", stream, 100, arguments={"x-stream-offset": "first", **arguments})
         reader.selector = compile_selector(selector)
         stream.add_consumer(reader)
-        house.rest()
+        harness.rest()
         return offsets(reader)
 
     assert chosen("n > 3") == [4, 5, 6, 7, 8, 9]
@@ -271,124 +271,124 @@ def test_selectors_choose_and_go_with_filters(house: StreamHouse) -> None:
 
 
 def test_a_choosy_reader_does_not_look_at_everything_at_once(
-    house: StreamHouse, monkeypatch: pytest.MonkeyPatch
+    harness: StreamHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_readers, "LOOKS", 10)
-    stream = house.stream()
-    house.put(stream, *[valued(b"%d" % number, "eu" if number == 95 else "us") for number in range(100)])
-    house.rest()
-    reader = house.reader(stream, offset="first", filter="eu")
+    stream = harness.stream()
+    harness.put(stream, *[valued(b"%d" % number, "eu" if number == 95 else "us") for number in range(100)])
+    harness.rest()
+    reader = harness.reader(stream, offset="first", filter="eu")
     turns = 0
-    house.context.dirty.clear()
+    harness.context.dirty.clear()
     stream.drain()
-    house.store.read()
+    harness.store.read()
     while not reader.given:
         assert stream.dirty, "it asks for another turn"
         stream.drain()
         turns += 1
     assert turns >= 9
     assert offsets(reader) == [95]
-    house.rest()
+    harness.rest()
 
 
 # ---- memory and the disk
 
 
-def test_who_reads_at_the_end_needs_no_disk(house: StreamHouse) -> None:
-    stream = house.stream()
-    reader = house.reader(stream)
-    house.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if kind == "read" else None
+def test_who_reads_at_the_end_needs_no_disk(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    reader = harness.reader(stream)
+    harness.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if kind == "read" else None
     for number in range(50):
-        house.publish_all(stream, b"%d" % number)
+        harness.publish_all(stream, b"%d" % number)
     assert offsets(reader) == list(range(50))
 
 
-def test_nothing_is_read_for_a_consumer_without_room(house: StreamHouse) -> None:
-    stream = filled(house, 100)
-    before = house.gauge.used
+def test_nothing_is_read_for_a_consumer_without_room(harness: StreamHarness) -> None:
+    stream = filled(harness, 100)
+    before = harness.gauge.used
     for _ in range(5):
-        reader = house.reader(stream, 0, offset="first")
+        reader = harness.reader(stream, 0, offset="first")
         assert reader.room() == 0
-    house.rest()
-    assert house.gauge.used == before
-    assert not house.store.jobs
+    harness.rest()
+    assert harness.gauge.used == before
+    assert not harness.store.jobs
 
 
 def test_a_slow_reader_holds_only_what_was_read_for_it_once(
-    house: StreamHouse, monkeypatch: pytest.MonkeyPatch
+    harness: StreamHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_recent, "MOST_BYTES", 10_000)
-    stream = house.stream()
-    slow = house.reader(stream, 1, tag="slow")
+    stream = harness.stream()
+    slow = harness.reader(stream, 1, tag="slow")
     for number in range(300):
-        house.publish_all(stream, b"%d" % number + bytes(1000))
+        harness.publish_all(stream, b"%d" % number + bytes(1000))
     assert len(slow.given) == 1
-    assert house.gauge.used < 30_000
-    fast = house.reader(stream, 1000, tag="fast", offset="first")
-    house.rest()
+    assert harness.gauge.used < 30_000
+    fast = harness.reader(stream, 1000, tag="fast", offset="first")
+    harness.rest()
     assert len(fast.given) == 300
     for given in list(fast.given):
         fast.ack(given.body)
     stream.remove_consumer(fast)
-    house.rest()
-    assert house.gauge.used < 30_000
+    harness.rest()
+    assert harness.gauge.used < 30_000
 
 
-def test_read_ahead_is_counted_and_given_back(house: StreamHouse) -> None:
-    stream = house.stream()
-    house.publish_all(stream, *[b"%d" % number + bytes(1000) for number in range(40)])
-    reader = house.reader(stream, 1, offset="first")
-    house.rest()
-    assert house.gauge.used > 30_000, "what was read for it"
+def test_read_ahead_is_counted_and_given_back(harness: StreamHarness) -> None:
+    stream = harness.stream()
+    harness.publish_all(stream, *[b"%d" % number + bytes(1000) for number in range(40)])
+    reader = harness.reader(stream, 1, offset="first")
+    harness.rest()
+    assert harness.gauge.used > 30_000, "what was read for it"
     stream.remove_consumer(reader)
     stream.requeue(reader.given[0].lane, 1, [reader.given[0].message], 0, tried=False)
     stream.touch()
-    house.rest()
-    assert house.gauge.used == 0
+    harness.rest()
+    assert harness.gauge.used == 0
 
 
-def test_a_stream_that_cannot_be_read_now_is_read_later(house: StreamHouse) -> None:
-    stream = filled(house, 5)
-    house.disk.fault = lambda kind, path: OSError(24, "Too many open files") if kind == "read" else None
-    reader = read(house, stream, offset="first")
+def test_a_stream_that_cannot_be_read_now_is_read_later(harness: StreamHarness) -> None:
+    stream = filled(harness, 5)
+    harness.disk.fault = lambda kind, path: OSError(24, "Too many open files") if kind == "read" else None
+    reader = read(harness, stream, offset="first")
     assert reader.bodies == []
-    house.disk.fault = lambda kind, path: None
-    house.rest()
+    harness.disk.fault = lambda kind, path: None
+    harness.rest()
     assert reader.bodies == [], "not before a while has passed"
-    house.pass_time(1.5)
+    harness.pass_time(1.5)
     assert offsets(reader) == [0, 1, 2, 3, 4]
 
 
-def test_damaged_messages_are_passed_over(house: StreamHouse) -> None:
-    stream = house.stream()
+def test_damaged_messages_are_passed_over(harness: StreamHarness) -> None:
+    stream = harness.stream()
     for body in (b"aa", b"bb", b"cc"):
-        house.publish_all(stream, body)
-    (name,) = [name for name in house.disk.names("streams/1") if name.endswith(".seg")]
+        harness.publish_all(stream, body)
+    (name,) = [name for name in harness.disk.names("streams/1") if name.endswith(".seg")]
     path = f"streams/1/{name}"
-    house.disk.put(path, house.disk.content(path).replace(b"bb", b"b!"))
-    assert read(house, stream, offset="first").bodies == [b"aa", b"cc"]
-    house.disk.put(path, house.disk.content(path).replace(b"cc", b"c!"))
-    reader = read(house, stream, offset=1)
+    harness.disk.put(path, harness.disk.content(path).replace(b"bb", b"b!"))
+    assert read(harness, stream, offset="first").bodies == [b"aa", b"cc"]
+    harness.disk.put(path, harness.disk.content(path).replace(b"cc", b"c!"))
+    reader = read(harness, stream, offset=1)
     assert reader.bodies == []
-    house.publish_all(stream, b"dd")
+    harness.publish_all(stream, b"dd")
     assert offsets(reader) == [3]
 
 
-def test_a_stream_that_died_while_it_was_read_gives_nothing(house: StreamHouse) -> None:
-    stream = filled(house, 5)
-    reader = house.reader(stream, offset="first")
-    house.turn()
-    assert house.store.jobs
+def test_a_stream_that_died_while_it_was_read_gives_nothing(harness: StreamHarness) -> None:
+    stream = filled(harness, 5)
+    reader = harness.reader(stream, offset="first")
+    harness.turn()
+    assert harness.store.jobs
     stream.die()
-    house.rest()
+    harness.rest()
     assert reader.bodies == []
 
 
-def test_next_and_last_are_about_what_is_confirmed(house: StreamHouse) -> None:
-    stream = filled(house, 3)
-    house.put(stream, message(b"confirmed", persistent=True))
-    house.write_journal()
+def test_next_and_last_are_about_what_is_confirmed(harness: StreamHarness) -> None:
+    stream = filled(harness, 3)
+    harness.put(stream, message(b"confirmed", persistent=True))
+    harness.write_journal()
     assert stream.next_offset == 3, "it is still on its way to the files"
-    last, following = house.reader(stream, offset="last"), house.reader(stream, offset="next")
-    house.rest()
+    last, following = harness.reader(stream, offset="last"), harness.reader(stream, offset="next")
+    harness.rest()
     assert (last.bodies, following.bodies) == ([b"confirmed"], [])

@@ -16,18 +16,13 @@ from leveret.wire.methods import (
     ChannelClose,
     ConnectionClose,
 )
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
+def client(harness: Harness) -> Client:
     """With five deliveries unacked."""
-    client = house.client()
+    client = harness.client()
     client.declare("q")
     client.consume("q")
     client.publish("q", b"1", b"2", b"3", b"4", b"5")
@@ -53,14 +48,16 @@ def again(client: Client) -> list[tuple[bytes, bool]]:
     ids=str,
 )
 @pytest.mark.feature("S4-52")
-def test_acks_in_any_order_settle_what_they_name(house: House, client: Client, acks: list[BasicAck], left: int) -> None:
+def test_acks_in_any_order_settle_what_they_name(
+    harness: Harness, client: Client, acks: list[BasicAck], left: int
+) -> None:
     client.send(*acks)
     assert client.heard() == []
-    assert house.queue("q").unacked == left
-    assert house.queue("q").counters.acked == 5 - left
+    assert harness.queue("q").unacked == left
+    assert harness.queue("q").counters.acked == 5 - left
     client.ack(0, multiple=True)
-    house.turn()
-    assert house.broker.gauge.used == 0
+    harness.turn()
+    assert harness.broker.gauge.used == 0
 
 
 @pytest.mark.parametrize(
@@ -95,7 +92,7 @@ def test_acks_that_come_after_the_end_of_their_channel_are_ignored(client: Clien
     client.open_channel(2)
 
 
-def test_a_run_of_acks_ends_where_another_channel_speaks(house: House, client: Client) -> None:
+def test_a_run_of_acks_ends_where_another_channel_speaks(harness: Harness, client: Client) -> None:
     client.open_channel(2)
     client.consume("q", channel=2)
     client.publish("q", b"6", channel=2)
@@ -104,7 +101,7 @@ def test_a_run_of_acks_ends_where_another_channel_speaks(house: House, client: C
     frames = [(1, BasicAck(1)), (1, BasicAck(2)), (2, BasicAck(1)), (1, BasicAck(3))]
     client.feed(b"".join(method_frame(channel, ack) for channel, ack in frames))
     assert client.heard() == []
-    assert house.queue("q").counters.acked == 4
+    assert harness.queue("q").counters.acked == 4
 
 
 @pytest.mark.feature("S4-55", "S4-75")
@@ -116,11 +113,11 @@ def test_nack_with_requeue_gives_back_to_the_old_place(client: Client) -> None:
 
 
 @pytest.mark.feature("S4-55")
-def test_nack_and_reject_without_requeue_drop(house: House, client: Client) -> None:
+def test_nack_and_reject_without_requeue_drop(harness: Harness, client: Client) -> None:
     client.nack(2, multiple=True, requeue=False)
     client.send(BasicReject(3, requeue=False))
     assert client.heard() == []
-    assert (house.queue("q").unacked, house.queue("q").counters.dropped) == (2, 3)
+    assert (harness.queue("q").unacked, harness.queue("q").counters.dropped) == (2, 3)
 
 
 @pytest.mark.feature("S4-55")
@@ -153,8 +150,8 @@ def test_recover_without_requeue_is_not_implemented(client: Client) -> None:
     assert (close.reply_code, close.class_id, close.method_id) == (540, 60, 110)
 
 
-def test_messages_of_several_consumers_and_gets_return_to_one_order(house: House) -> None:
-    client = house.client()
+def test_messages_of_several_consumers_and_gets_return_to_one_order(harness: Harness) -> None:
+    client = harness.client()
     client.declare("q")
     client.qos(2)
     client.publish("q", *[b"%d" % number for number in range(6)])
@@ -169,12 +166,12 @@ def test_messages_of_several_consumers_and_gets_return_to_one_order(house: House
     assert again(client) == [(b"%d" % number, number < 5) for number in range(6)]
 
 
-def test_the_queue_is_told_how_often_a_message_was_tried(house: House, client: Client) -> None:
+def test_the_queue_is_told_how_often_a_message_was_tried(harness: Harness, client: Client) -> None:
     client.nack(1)
     client.nack(6)
     client.send(BasicCancel("tag", nowait=True))
     client.nack(7)
-    assert [(sequence, tries) for sequence, tries, _ in house.queue("q").lane] == [(1, 3)]
+    assert [(sequence, tries) for sequence, tries, _ in harness.queue("q").lane] == [(1, 3)]
 
 
 def test_the_redelivered_flag_stays_for_good(client: Client) -> None:
@@ -184,9 +181,9 @@ def test_the_redelivered_flag_stays_for_good(client: Client) -> None:
 
 
 @pytest.mark.feature("S4-52")
-def test_an_old_delivery_stays_unacked_however_many_later_ones_are_acked(house: House) -> None:
+def test_an_old_delivery_stays_unacked_however_many_later_ones_are_acked(harness: Harness) -> None:
     """One by one, in order, until the old one is kept apart from the others."""
-    client = house.client()
+    client = harness.client()
     client.declare("q")
     client.qos(50)
     client.consume("q")
@@ -197,6 +194,6 @@ def test_an_old_delivery_stays_unacked_however_many_later_ones_are_acked(house: 
         for delivered in client.heard():
             assert isinstance(delivered, Content)
             client.ack(delivered.tag)
-    assert house.queue("q").unacked == 1
+    assert harness.queue("q").unacked == 1
     client.nack(1)
     assert again(client) == [(b"old", True)]

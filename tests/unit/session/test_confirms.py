@@ -12,18 +12,13 @@ from leveret.wire.methods import (
     QueueDeclare,
     TxSelect,
 )
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 from tests.support.spies import SpyLog
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     client.declare("durable", durable=True)
     client.ask(ConfirmSelect())
@@ -53,8 +48,8 @@ def test_a_run_is_confirmed_by_one_multiple(client: Client) -> None:
     assert client.heard() == [BasicAck(3, multiple=True)]
 
 
-def test_without_confirm_select_nothing_is_said(house: House) -> None:
-    client = house.client()
+def test_without_confirm_select_nothing_is_said(harness: Harness) -> None:
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"1")
     assert client.heard() == []
@@ -71,10 +66,10 @@ def test_selecting_twice_changes_nothing(client: Client) -> None:
 
 
 @pytest.mark.feature("S0-10", "S0-13", "S0-28")
-def test_an_unroutable_message_is_confirmed_at_once_and_dropped(house: House, client: Client) -> None:
+def test_an_unroutable_message_is_confirmed_at_once_and_dropped(harness: Harness, client: Client) -> None:
     client.publish("nowhere", b"1")
     assert client.heard() == [BasicAck(1)]
-    counters = house.vhost.counters_of("")
+    counters = harness.vhost.counters_of("")
     assert (counters.published, counters.routed, counters.unroutable) == (1, 0, 1)
 
 
@@ -130,8 +125,8 @@ def test_confirms_of_two_channels_do_not_mix(client: Client) -> None:
 @pytest.mark.feature("S0-12")
 def test_a_durable_confirm_waits_for_its_receipt() -> None:
     """What needs no receipt overtakes it, by a confirm of its own."""
-    house = House(log=SpyLog(grants=False))
-    client = house.client()
+    harness = Harness(log=SpyLog(grants=False))
+    client = harness.client()
     client.declare("q")
     client.declare("durable", durable=True)
     client.ask(ConfirmSelect())
@@ -141,14 +136,14 @@ def test_a_durable_confirm_waits_for_its_receipt() -> None:
     channel = client.session.channels[1]
     assert channel.confirms is not None
     channel.send_confirms(channel.confirms.granted(1))
-    house.turn()
+    harness.turn()
     assert client.heard() == [BasicAck(1)]
 
 
 def test_the_log_gets_each_message_once_with_all_its_durable_places() -> None:
     log = SpyLog()
-    house = House(log=log)
-    client = house.client()
+    harness = Harness(log=log)
+    client = harness.client()
     for name, durable in (("one", True), ("two", True), ("three", False)):
         client.declare(name, durable=durable)
         client.ask(QueueBind(name, "amq.fanout"))
@@ -162,10 +157,10 @@ def test_the_log_gets_each_message_once_with_all_its_durable_places() -> None:
     assert client.count("three") == 2
 
 
-def test_confirm_and_transaction_modes_exclude_each_other(house: House, client: Client) -> None:
+def test_confirm_and_transaction_modes_exclude_each_other(harness: Harness, client: Client) -> None:
     client.send(TxSelect())
     assert client.error() == (406, "PRECONDITION_FAILED - cannot switch from confirm to tx mode")
-    other = house.client()
+    other = harness.client()
     other.ask(TxSelect())
     other.send(ConfirmSelect())
     assert other.error() == (406, "PRECONDITION_FAILED - cannot switch from tx to confirm mode")

@@ -19,17 +19,12 @@ from leveret.wire.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     return client
 
@@ -202,16 +197,16 @@ def test_getting_by_hand_counts_against_no_prefetch(client: Client) -> None:
     assert client.bodies() == [b"b"]
 
 
-def test_a_cancelled_consumer_keeps_what_it_has(house: House, client: Client) -> None:
+def test_a_cancelled_consumer_keeps_what_it_has(harness: Harness, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"a")
     client.heard()
     assert client.ask(BasicCancel("tag")) == BasicCancelOk("tag")
     client.publish("q", b"b")
     assert client.heard() == []
-    assert (house.queue("q").unacked, client.count("q")) == (1, 1)
+    assert (harness.queue("q").unacked, client.count("q")) == (1, 1)
     client.ack(1)
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
     assert client.ask(BasicCancel("unknown")) == BasicCancelOk("unknown")
     client.send(BasicCancel("unknown", nowait=True))
     assert client.heard() == []
@@ -236,11 +231,11 @@ def test_a_channel_that_deletes_its_queue_gets_delete_ok_before_the_cancel(clien
 
 
 @pytest.mark.feature("S4-73")
-def test_a_consumer_of_a_deleted_queue_is_told_if_it_wants(house: House, client: Client) -> None:
-    modest = house.client(capabilities={})
+def test_a_consumer_of_a_deleted_queue_is_told_if_it_wants(harness: Harness, client: Client) -> None:
+    modest = harness.client(capabilities={})
     for each in (client, modest):
         each.consume("q")
-    house.client().ask(QueueDelete("q"))
+    harness.client().ask(QueueDelete("q"))
     assert client.heard() == [BasicCancel("tag", nowait=True)]
     assert modest.heard() == []
     client.declare("q")
@@ -248,16 +243,16 @@ def test_a_consumer_of_a_deleted_queue_is_told_if_it_wants(house: House, client:
     assert client.count("q") == 0
 
 
-def test_an_exclusive_consumer_shuts_out_the_others(house: House, client: Client) -> None:
+def test_an_exclusive_consumer_shuts_out_the_others(harness: Harness, client: Client) -> None:
     client.consume("q", exclusive=True)
-    other = house.client()
+    other = harness.client()
     other.consume("q")
     assert other.error() == (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
 
 
 @pytest.mark.feature("S4-55", "S4-61")
-def test_a_closed_channel_gives_its_messages_to_the_others_in_their_place(house: House, client: Client) -> None:
-    other = house.client()
+def test_a_closed_channel_gives_its_messages_to_the_others_in_their_place(harness: Harness, client: Client) -> None:
+    other = harness.client()
     client.consume("q")
     client.publish("q", b"a", b"b", b"c")
     client.heard()
@@ -268,24 +263,24 @@ def test_a_closed_channel_gives_its_messages_to_the_others_in_their_place(house:
 
 
 @pytest.mark.feature("S4-61")
-def test_a_vanished_client_leaves_nothing_behind(house: House, client: Client) -> None:
+def test_a_vanished_client_leaves_nothing_behind(harness: Harness, client: Client) -> None:
     client.declare("own", exclusive=True)
     client.publish("q", b"a")
     client.consume("q")
     client.heard()
     client.feed(client.published("", "q", b"x" * 1000)[:500])
     client.vanish()
-    other = house.client()
-    assert (other.count("q"), list(house.vhost.queues)) == (1, ["q"])
+    other = harness.client()
+    assert (other.count("q"), list(harness.vhost.queues)) == (1, ["q"])
     assert other.get("q").redelivered  # type: ignore[union-attr]
     other.ack(1)
-    house.turn()
-    assert house.broker.gauge.used == 0
-    assert len(house.broker.registry) == 1
+    harness.turn()
+    assert harness.broker.gauge.used == 0
+    assert len(harness.broker.registry) == 1
 
 
-def test_content_is_made_to_fit_the_consumers_channel_and_frames(house: House) -> None:
-    wide, narrow = house.client(), house.client(frame_max=4096)
+def test_content_is_made_to_fit_the_consumers_channel_and_frames(harness: Harness) -> None:
+    wide, narrow = harness.client(), harness.client(frame_max=4096)
     narrow.open_channel(9)
     wide.declare("q")
     narrow.consume("q", channel=9)
@@ -295,19 +290,19 @@ def test_content_is_made_to_fit_the_consumers_channel_and_frames(house: House) -
     assert narrow.bodies(9) == bodies
 
 
-def test_a_consumer_that_cannot_be_written_to_gets_nothing_and_goes_on_later(house: House, client: Client) -> None:
+def test_a_consumer_that_cannot_be_written_to_gets_nothing_and_goes_on_later(harness: Harness, client: Client) -> None:
     client.consume("q", no_ack=True)
     client.session.outbox.set_writable(False)
     client.publish("q", b"a", b"b")
-    assert (client.heard(), house.queue("q").ready) == ([], 2)
+    assert (client.heard(), harness.queue("q").ready) == ([], 2)
     client.session.outbox.set_writable(True)
-    house.turn()
+    harness.turn()
     assert client.bodies() == [b"a", b"b"]
 
 
 def test_one_consumers_large_messages_come_in_portions_and_all_arrive() -> None:
-    house = House(limits=Limits(write_high_watermark=BURST_BYTES))
-    client = house.client()
+    harness = Harness(limits=Limits(write_high_watermark=BURST_BYTES))
+    client = harness.client()
     client.declare("q")
     client.consume("q")
     bodies = [b"%d" % number + b"x" * 100_000 for number in range(30)]

@@ -14,19 +14,14 @@ from leveret.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from tests.support.peer_pair import Client, Content, House, split_frames
+from tests.support.peer_pair import Client, Content, Harness, split_frames
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     return client
 
@@ -71,11 +66,11 @@ def test_a_header_that_only_looks_like_cc_changes_nothing(client: Client) -> Non
 # ---- who and how long
 
 
-def test_a_user_id_must_be_the_publishers_own(house: House, client: Client) -> None:
+def test_a_user_id_must_be_the_publishers_own(harness: Harness, client: Client) -> None:
     client.publish("q", b"m", user_id="guest")
     assert got(client).properties.user_id == "guest"
-    house.user("proxy", tags=("impersonator",))
-    proxy = house.client("proxy")
+    harness.user("proxy", tags=("impersonator",))
+    proxy = harness.client("proxy")
     proxy.publish("q", b"m", user_id="anybody")
     assert got(client).properties.user_id == "anybody"
     client.publish("q", b"m", user_id="proxy")
@@ -96,12 +91,12 @@ def test_a_bad_expiration_is_refused(client: Client, expiration: str) -> None:
     assert f"'{expiration}'" in text
 
 
-def test_an_expiration_dies_at_its_moment(house: House, client: Client) -> None:
+def test_an_expiration_dies_at_its_moment(harness: Harness, client: Client) -> None:
     client.publish("q", b"keeps")
     client.publish("q", b"dies", expiration="1000")
-    house.advance(0.999)
+    harness.advance(0.999)
     assert client.count("q") == 2
-    house.advance(0.001)
+    harness.advance(0.001)
     assert client.count("q") == 1
 
 
@@ -109,15 +104,15 @@ def test_an_expiration_dies_at_its_moment(house: House, client: Client) -> None:
 
 
 @pytest.fixture
-def requester(house: House) -> Client:
-    requester = house.client()
+def requester(harness: Harness) -> Client:
+    requester = harness.client()
     requester.declare("rpc")
     requester.consume(REPLY_TO, "replies", no_ack=True)
     return requester
 
 
-def test_a_reply_goes_straight_to_the_requester(house: House, requester: Client) -> None:
-    server = house.client()
+def test_a_reply_goes_straight_to_the_requester(harness: Harness, requester: Client) -> None:
+    server = harness.client()
     requester.publish("rpc", b"question", reply_to=REPLY_TO, correlation_id="7")
     question = got(server, "rpc")
     name = question.properties.reply_to
@@ -128,12 +123,12 @@ def test_a_reply_goes_straight_to_the_requester(house: House, requester: Client)
     (answer,) = requester.heard()
     assert isinstance(answer, Content)
     assert (answer.body, answer.properties.correlation_id, answer.method.consumer_tag) == (b"answer", "7", "replies")  # type: ignore[union-attr]
-    assert house.broker.gauge.used == 0
+    assert harness.broker.gauge.used == 0
 
 
 @pytest.mark.parametrize("end", ["cancel", "close", "vanish"])
-def test_a_reply_to_a_requester_that_is_gone_is_unroutable(house: House, requester: Client, end: str) -> None:
-    server = house.client()
+def test_a_reply_to_a_requester_that_is_gone_is_unroutable(harness: Harness, requester: Client, end: str) -> None:
+    server = harness.client()
     requester.publish("rpc", b"question", reply_to=REPLY_TO)
     name = got(server, "rpc").properties.reply_to
     assert name is not None
@@ -155,13 +150,13 @@ def test_requests_need_a_reply_consumer_first(client: Client) -> None:
     assert client.error() == (406, "PRECONDITION_FAILED - fast reply consumer does not exist")
 
 
-def test_a_reply_consumer_is_without_acks_and_alone(house: House, requester: Client) -> None:
+def test_a_reply_consumer_is_without_acks_and_alone(harness: Harness, requester: Client) -> None:
     requester.send(BasicConsume(REPLY_TO, "more", no_ack=True))
     assert requester.error() == (406, "PRECONDITION_FAILED - reply consumer already set")
-    other = house.client()
+    other = harness.client()
     other.send(BasicConsume(REPLY_TO, no_ack=False))
     assert other.error() == (406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
-    third = house.client()
+    third = harness.client()
     third.consume(REPLY_TO, "mine", no_ack=True)
     third.consume(REPLY_TO, "mine", no_ack=True)
     assert third.error()[0] == 530
@@ -172,8 +167,8 @@ def test_another_reply_to_is_left_alone(client: Client) -> None:
     assert got(client).properties.reply_to == "my.own.queue"
 
 
-def test_replies_wait_for_a_requester_that_cannot_be_written_to(house: House, requester: Client) -> None:
-    server = house.client()
+def test_replies_wait_for_a_requester_that_cannot_be_written_to(harness: Harness, requester: Client) -> None:
+    server = harness.client()
     requester.publish("rpc", b"question", reply_to=REPLY_TO)
     name = got(server, "rpc").properties.reply_to
     assert name is not None
@@ -181,7 +176,7 @@ def test_replies_wait_for_a_requester_that_cannot_be_written_to(house: House, re
     server.publish(name, b"answer")
     assert requester.bodies() == []
     requester.session.outbox.set_writable(True)
-    house.turn()
+    harness.turn()
     assert requester.bodies() == [b"answer"]
 
 
@@ -190,10 +185,10 @@ def test_replies_wait_for_a_requester_that_cannot_be_written_to(house: House, re
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 4087, 4088, 4089, 100_000])
 @pytest.mark.parametrize("step", [1, 7, 4096, 1 << 20])
-def test_a_message_arrives_whole_however_it_was_cut(house: House, size: int, step: int) -> None:
+def test_a_message_arrives_whole_however_it_was_cut(harness: Harness, size: int, step: int) -> None:
     if size > 5_000:
         step = max(step, 1_000)
-    client = house.client(frame_max=4096)
+    client = harness.client(frame_max=4096)
     client.declare("q")
     body = bytes(number & 0xFF for number in range(size))
     data = client.published("", "q", body, headers={"a": 1})
@@ -202,8 +197,8 @@ def test_a_message_arrives_whole_however_it_was_cut(house: House, size: int, ste
     content = got(client)
     assert (content.body, content.properties.headers) == (body, {"a": 1})
     assert client.session.partial == 0
-    house.turn()
-    assert house.broker.gauge.used == 0
+    harness.turn()
+    assert harness.broker.gauge.used == 0
 
 
 def test_channels_interleave_their_contents(client: Client) -> None:
@@ -214,18 +209,18 @@ def test_channels_interleave_their_contents(client: Client) -> None:
     assert [got(client).body, got(client).body] == [b"1" * 9, b"2" * 9]
 
 
-def test_what_has_come_of_a_message_counts_as_memory(house: House, client: Client) -> None:
+def test_what_has_come_of_a_message_counts_as_memory(harness: Harness, client: Client) -> None:
     frames = split_frames(client.published("", "q", b"x" * 200_000))
     client.feed(b"".join(frames[:3]))
-    assert 100_000 < client.session.partial == house.broker.memory_users.unfinished.bytes
+    assert 100_000 < client.session.partial == harness.broker.memory_users.unfinished.bytes
     client.send(ChannelFlow(active=True))
     assert client.error()[0] == 505
-    assert house.broker.memory_users.unfinished.bytes == 0
+    assert harness.broker.memory_users.unfinished.bytes == 0
 
 
 def test_unfinished_messages_of_a_connection_have_a_limit() -> None:
-    house = House(limits=Limits(max_partial_bytes=10_000))
-    client = house.client(frame_max=4096)
+    harness = Harness(limits=Limits(max_partial_bytes=10_000))
+    client = harness.client(frame_max=4096)
     client.declare("q")
     for channel in (2, 3, 4):
         client.open_channel(channel)
@@ -234,12 +229,12 @@ def test_unfinished_messages_of_a_connection_have_a_limit() -> None:
         client.feed(b"".join(frames[:3]))
     code, text = client.error()
     assert (code, text.startswith("RESOURCE_ERROR - unfinished messages hold")) == (506, True)
-    assert house.broker.gauge.used == 0
+    assert harness.broker.gauge.used == 0
 
 
 def test_a_message_too_large_ends_the_channel_and_its_content_is_ignored() -> None:
-    house = House(limits=Limits(max_message_size=100))
-    client = house.client()
+    harness = Harness(limits=Limits(max_message_size=100))
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"x" * 100)
     client.publish("q", b"x" * 101, b"y")

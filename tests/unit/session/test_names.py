@@ -18,18 +18,13 @@ from leveret.wire.methods import (
     QueuePurge,
     QueueUnbind,
 )
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
+def client(harness: Harness) -> Client:
     """With queue "ab", exchanges "xy" and "z"."""
-    client = house.client()
+    client = harness.client()
     client.declare("ab")
     for name in ("xy", "z"):
         client.ask(ExchangeDeclare(name, "direct"))
@@ -51,11 +46,11 @@ REMOVED = [
 
 
 @pytest.mark.parametrize(("method", "answer"), REMOVED, ids=[method.NAME for method, _ in REMOVED])
-def test_line_breaks_are_removed_from_names(house: House, client: Client, method: Method, answer: str) -> None:
+def test_line_breaks_are_removed_from_names(harness: Harness, client: Client, method: Method, answer: str) -> None:
     assert answer == client.ask(method).NAME
-    assert not [name for name in (*house.vhost.queues, *house.vhost.exchanges) if set(name) & {"\r", "\n"}]
-    assert ("ab" in house.vhost.queues) == (answer != "queue.delete-ok")
-    assert ("xy" in house.vhost.exchanges) == (answer != "exchange.delete-ok")
+    assert not [name for name in (*harness.vhost.queues, *harness.vhost.exchanges) if set(name) & {"\r", "\n"}]
+    assert ("ab" in harness.vhost.queues) == (answer != "queue.delete-ok")
+    assert ("xy" in harness.vhost.exchanges) == (answer != "exchange.delete-ok")
 
 
 @pytest.mark.parametrize("method", [BasicGet("a\nb"), BasicConsume("a\nb"), QueuePurge("a\nb")], ids=lambda m: m.NAME)

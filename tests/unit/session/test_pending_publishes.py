@@ -6,37 +6,32 @@ import pytest
 
 from leveret.session.pending_publishes import MOST_UNRECEIVED
 from leveret.wire.methods import BasicAck, BasicNack, ChannelClose, ConfirmSelect, Method, QueueBind, QueueDelete
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 from tests.support.remote_queues import ManualLog, make_remote
 from tests.support.spies import SpyLog
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("slow")
     return client
 
 
 @pytest.fixture
-def log(house: House, client: Client) -> ManualLog:
-    return make_remote(house.vhost, "slow")
+def log(harness: Harness, client: Client) -> ManualLog:
+    return make_remote(harness.vhost, "slow")
 
 
 def heard(client: Client) -> list[Method | Content]:
     """Answers of a log arrive outside of any client's input: the broker has a tick first."""
-    client.house.rest()
+    client.harness.rest()
     return client.heard()
 
 
 @pytest.mark.feature("S0-04")
 def test_a_slow_queue_stalls_its_publisher_and_memory_stays_bounded(
-    house: House, client: Client, log: ManualLog
+    harness: Harness, client: Client, log: ManualLog
 ) -> None:
     """Reading is paused, what was sent waits on the wire, and goes on when half of it has been received."""
     for _ in range(MOST_UNRECEIVED + 500):
@@ -45,30 +40,30 @@ def test_a_slow_queue_stalls_its_publisher_and_memory_stays_bounded(
     assert not client.socket.reading
     assert len(client.socket.held) == 500
     log.let_in(MOST_UNRECEIVED // 2 - 1)
-    house.rest()
+    harness.rest()
     assert not client.socket.reading
     log.let_in(1)
-    house.rest()
+    harness.rest()
     assert client.socket.reading
     assert client.socket.held == []
     log.let_in()
-    house.rest()
+    harness.rest()
     assert client.count("slow") == MOST_UNRECEIVED + 500
 
 
-def test_a_stalled_publisher_hinders_no_other_connection(house: House, client: Client, log: ManualLog) -> None:
+def test_a_stalled_publisher_hinders_no_other_connection(harness: Harness, client: Client, log: ManualLog) -> None:
     client.publish("slow", *[b"m"] * MOST_UNRECEIVED)
     assert not client.socket.reading
-    other = house.client()
+    other = harness.client()
     other.declare("quick")
     other.publish("quick", b"m")
     assert other.count("quick") == 1
 
 
 @pytest.mark.feature("S0-02", "S0-03")
-def test_a_message_costs_a_credit_for_each_copy_until_it_is_received(house: House, client: Client) -> None:
+def test_a_message_costs_a_credit_for_each_copy_until_it_is_received(harness: Harness, client: Client) -> None:
     """The credit comes back on receipt, before the message is safe."""
-    log = make_remote(house.vhost, "slow", copies=3)
+    log = make_remote(harness.vhost, "slow", copies=3)
     client.ask(ConfirmSelect())
     client.publish("slow", b"a", b"b")
     publishes = client.session.channels[1].unanswered
@@ -83,11 +78,11 @@ def test_a_message_costs_a_credit_for_each_copy_until_it_is_received(house: Hous
 
 @pytest.mark.feature("S0-26")
 @pytest.mark.parametrize("end", ["deleted", "lost"])
-def test_a_queue_that_is_gone_blocks_no_publisher(house: House, client: Client, log: ManualLog, end: str) -> None:
+def test_a_queue_that_is_gone_blocks_no_publisher(harness: Harness, client: Client, log: ManualLog, end: str) -> None:
     client.publish("slow", *[b"m"] * MOST_UNRECEIVED)
     assert not client.socket.reading
     if end == "deleted":
-        house.client().ask(QueueDelete("slow"))
+        harness.client().ask(QueueDelete("slow"))
     else:
         log.lose()
     assert client.socket.reading
@@ -107,15 +102,15 @@ def test_a_confirm_waits_until_the_queue_has_it(client: Client, log: ManualLog) 
 
 
 @pytest.mark.feature("S0-14")
-def test_a_confirm_waits_for_every_queue(house: House, client: Client, log: ManualLog) -> None:
+def test_a_confirm_waits_for_every_queue(harness: Harness, client: Client, log: ManualLog) -> None:
     client.declare("other")
     client.declare("quick")
-    other = make_remote(house.vhost, "other")
+    other = make_remote(harness.vhost, "other")
     for name in ("slow", "other", "quick"):
         client.ask(QueueBind(name, "amq.fanout"))
     client.ask(ConfirmSelect())
     client.feed(client.published("amq.fanout", "", b"m"))
-    assert house.queue("quick").ready == 1
+    assert harness.queue("quick").ready == 1
     log.let_in()
     assert heard(client) == []
     other.let_in()
@@ -123,9 +118,9 @@ def test_a_confirm_waits_for_every_queue(house: House, client: Client, log: Manu
 
 
 @pytest.mark.feature("S0-30")
-def test_a_confirm_waits_for_every_copy(house: House, client: Client) -> None:
+def test_a_confirm_waits_for_every_copy(harness: Harness, client: Client) -> None:
     """The queue opens a receipt for itself and for its replica: the confirm hangs on both."""
-    log = make_remote(house.vhost, "slow", copies=2)
+    log = make_remote(harness.vhost, "slow", copies=2)
     client.ask(ConfirmSelect())
     client.publish("slow", b"1")
     log.receive()
@@ -143,7 +138,7 @@ def test_a_message_that_a_queue_refuses_is_nacked(client: Client, log: ManualLog
     assert heard(client) == [BasicNack(1, requeue=False)]
 
 
-def test_one_refusal_among_several_queues_is_a_nack(house: House, client: Client, log: ManualLog) -> None:
+def test_one_refusal_among_several_queues_is_a_nack(harness: Harness, client: Client, log: ManualLog) -> None:
     client.declare("quick")
     for name in ("slow", "quick"):
         client.ask(QueueBind(name, "amq.fanout"))
@@ -168,36 +163,38 @@ def test_a_log_that_is_lost_has_its_messages_nacked(client: Client, log: ManualL
 
 @pytest.mark.feature("S0-27")
 def test_a_deleted_queue_has_what_it_owed_nacked_and_what_it_granted_confirmed(
-    house: House, client: Client, log: ManualLog
+    harness: Harness, client: Client, log: ManualLog
 ) -> None:
     client.ask(ConfirmSelect())
     client.publish("slow", b"1")
     log.let_in()
     client.publish("slow", b"2")
-    house.client().ask(QueueDelete("slow"))
+    harness.client().ask(QueueDelete("slow"))
     assert heard(client) == [BasicAck(1), BasicNack(2, requeue=False)]
 
 
 @pytest.mark.feature("S0-07")
-def test_a_mandatory_message_that_was_received_is_not_returned(house: House, client: Client, log: ManualLog) -> None:
+def test_a_mandatory_message_that_was_received_is_not_returned(
+    harness: Harness, client: Client, log: ManualLog
+) -> None:
     client.feed(client.published("", "slow", b"m", mandatory=True))
     log.receive()
-    house.client().ask(QueueDelete("slow"))
+    harness.client().ask(QueueDelete("slow"))
     assert heard(client) == []
 
 
 @pytest.mark.feature("S0-09", "S0-13")
 def test_a_mandatory_message_is_returned_when_all_its_queues_are_deleted_first(
-    house: House, client: Client, log: ManualLog
+    harness: Harness, client: Client, log: ManualLog
 ) -> None:
     """The return first, then the confirm: nothing is owed any more."""
     client.declare("other")
-    make_remote(house.vhost, "other")
+    make_remote(harness.vhost, "other")
     for name in ("slow", "other"):
         client.ask(QueueBind(name, "amq.fanout"))
     client.ask(ConfirmSelect())
     client.feed(client.published("amq.fanout", "", b"m", mandatory=True))
-    other = house.client()
+    other = harness.client()
     other.ask(QueueDelete("slow"))
     assert heard(client) == []
     other.ask(QueueDelete("other"))
@@ -209,20 +206,22 @@ def test_a_mandatory_message_is_returned_when_all_its_queues_are_deleted_first(
 
 @pytest.mark.feature("S0-09")
 def test_a_mandatory_message_that_an_ordinary_queue_has_is_not_returned(
-    house: House, client: Client, log: ManualLog
+    harness: Harness, client: Client, log: ManualLog
 ) -> None:
     client.declare("quick")
     for name in ("slow", "quick"):
         client.ask(QueueBind(name, "amq.fanout"))
     client.feed(client.published("amq.fanout", "", b"m", mandatory=True))
-    house.client().ask(QueueDelete("slow"))
+    harness.client().ask(QueueDelete("slow"))
     assert heard(client) == []
     assert client.count("quick") == 1
 
 
 @pytest.mark.parametrize("end", ["close", "vanish", "error"])
 @pytest.mark.feature("S0-06")
-def test_what_a_closed_channel_published_still_arrives(house: House, client: Client, log: ManualLog, end: str) -> None:
+def test_what_a_closed_channel_published_still_arrives(
+    harness: Harness, client: Client, log: ManualLog, end: str
+) -> None:
     """No confirm is sent for it, and the connection is read again."""
     client.ask(ConfirmSelect())
     client.publish("slow", *[b"m"] * MOST_UNRECEIVED)
@@ -234,31 +233,31 @@ def test_what_a_closed_channel_published_still_arrives(house: House, client: Cli
         heard(client)
         assert not client.session.is_paused
     log.let_in()
-    assert house.queue("slow").ready == MOST_UNRECEIVED
+    assert harness.queue("slow").ready == MOST_UNRECEIVED
     assert heard(client) == []
 
 
 @pytest.mark.feature("S0-28")
-def test_counters_count_pending_publishes_too(house: House, client: Client, log: ManualLog) -> None:
+def test_counters_count_pending_publishes_too(harness: Harness, client: Client, log: ManualLog) -> None:
     client.publish("slow", b"1", b"2")
     log.let_in()
-    house.rest()
-    assert house.vhost.counters_of("").routed == 2
-    assert house.queue("slow").counters.received == 2
+    harness.rest()
+    assert harness.vhost.counters_of("").routed == 2
+    assert harness.queue("slow").counters.received == 2
 
 
 def test_messages_that_the_broker_sends_by_itself_reach_such_a_queue(
-    house: House, client: Client, log: ManualLog
+    harness: Harness, client: Client, log: ManualLog
 ) -> None:
     """Scheduled ones that are due, and dead letters: no client waits for them."""
-    due = int((house.clock.wall() + 1) * 1000)
+    due = int((harness.clock.wall() + 1) * 1000)
     client.feed(client.published("", "slow", b"later", headers={"x-deliver-at": due}))
     arguments = {"x-message-ttl": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "slow"}
     client.declare("dying", arguments=arguments)
     client.publish("dying", b"dead")
-    house.advance(1)
+    harness.advance(1)
     log.let_in()
-    house.turn()
+    harness.turn()
     assert sorted([client.get("slow").body, client.get("slow").body]) == [b"dead", b"later"]
 
 
@@ -271,23 +270,23 @@ def own_log() -> SpyLog:
 
 
 @pytest.fixture
-def both(own_log: SpyLog) -> tuple[House, Client, ManualLog]:
+def both(own_log: SpyLog) -> tuple[Harness, Client, ManualLog]:
     """A route to a durable queue of this broker and to one that answers later."""
-    house = House(log=own_log)
-    client = house.client()
+    harness = Harness(log=own_log)
+    client = harness.client()
     client.declare("slow")
     client.declare("durable", durable=True)
-    log = make_remote(house.vhost, "slow")
+    log = make_remote(harness.vhost, "slow")
     for name in ("slow", "durable"):
         client.ask(QueueBind(name, "amq.fanout"))
     client.ask(ConfirmSelect())
     client.feed(client.published("amq.fanout", "", b"m", delivery_mode=2))
-    return house, client, log
+    return harness, client, log
 
 
 @pytest.mark.parametrize("remote_first", [True, False])
 def test_a_confirm_waits_for_both_logs_in_any_order(
-    both: tuple[House, Client, ManualLog], own_log: SpyLog, remote_first: bool
+    both: tuple[Harness, Client, ManualLog], own_log: SpyLog, remote_first: bool
 ) -> None:
     """The numbers of the two logs have nothing to do with each other."""
     _, client, log = both
@@ -299,7 +298,7 @@ def test_a_confirm_waits_for_both_logs_in_any_order(
     assert heard(client) == [BasicAck(1)]
 
 
-def test_a_failure_of_the_brokers_log_is_a_nack(both: tuple[House, Client, ManualLog], own_log: SpyLog) -> None:
+def test_a_failure_of_the_brokers_log_is_a_nack(both: tuple[Harness, Client, ManualLog], own_log: SpyLog) -> None:
     _, client, log = both
     log.let_in()
     own_log.listener.lost()

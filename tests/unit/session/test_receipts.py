@@ -10,7 +10,7 @@ from leveret.message import Message
 from leveret.store.log import Placement
 from leveret.store.memory_log import MemoryLog
 from leveret.wire.methods import BasicAck, ChannelClose, ConfirmSelect
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 
 
 class SlowLog(MemoryLog):
@@ -27,13 +27,13 @@ def log() -> SlowLog:
 
 
 @pytest.fixture
-def house(log: SlowLog) -> House:
-    return House(log=log)
+def harness(log: SlowLog) -> Harness:
+    return Harness(log=log)
 
 
 @pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("transient")
     client.declare("durable", durable=True)
     client.ask(ConfirmSelect())
@@ -41,46 +41,48 @@ def client(house: House) -> Client:
 
 
 def test_a_publish_to_a_durable_queue_is_confirmed_only_by_its_receipt(
-    house: House, client: Client, log: SlowLog
+    harness: Harness, client: Client, log: SlowLog
 ) -> None:
     client.publish("durable", b"1", delivery_mode=2)
     assert client.heard() == []
     log.listener.granted(1)
-    house.rest()
+    harness.rest()
     assert client.heard() == [BasicAck(1)]
 
 
-def test_a_grant_confirms_all_that_came_before_it_by_one_multiple(house: House, client: Client, log: SlowLog) -> None:
+def test_a_grant_confirms_all_that_came_before_it_by_one_multiple(
+    harness: Harness, client: Client, log: SlowLog
+) -> None:
     for body in (b"1", b"2", b"3"):
         client.publish("durable", body, delivery_mode=2)
     log.listener.granted(2)
-    house.rest()
+    harness.rest()
     assert client.heard() == [BasicAck(2, multiple=True)]
     log.listener.granted(3)
-    house.rest()
+    harness.rest()
     assert client.heard() == [BasicAck(3)]
 
 
-def test_what_needs_no_receipt_overtakes_what_waits(house: House, client: Client, log: SlowLog) -> None:
+def test_what_needs_no_receipt_overtakes_what_waits(harness: Harness, client: Client, log: SlowLog) -> None:
     client.publish("durable", b"1", delivery_mode=2)
     client.publish("transient", b"2")
     assert client.heard() == [BasicAck(2)]
     log.listener.granted(1)
-    house.rest()
+    harness.rest()
     assert client.heard() == [BasicAck(1)]
 
 
-def test_a_grant_for_a_closed_channel_is_heard_by_nobody(house: House, client: Client, log: SlowLog) -> None:
+def test_a_grant_for_a_closed_channel_is_heard_by_nobody(harness: Harness, client: Client, log: SlowLog) -> None:
     client.publish("durable", b"1", delivery_mode=2)
     client.ask(ChannelClose(200, "bye"))
     log.listener.granted(1)
-    house.rest()
+    harness.rest()
     assert client.heard() == []
-    assert not house.broker.awaiting
+    assert not harness.broker.awaiting
 
 
-def test_a_channel_waits_no_longer_than_it_must(house: House, client: Client, log: SlowLog) -> None:
+def test_a_channel_waits_no_longer_than_it_must(harness: Harness, client: Client, log: SlowLog) -> None:
     client.publish("durable", b"1", delivery_mode=2)
-    assert len(house.broker.awaiting) == 1
+    assert len(harness.broker.awaiting) == 1
     log.listener.granted(1)
-    assert not house.broker.awaiting
+    assert not harness.broker.awaiting

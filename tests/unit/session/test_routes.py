@@ -13,7 +13,7 @@ from leveret.wire.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 
 
 class Resolutions:
@@ -36,13 +36,8 @@ def resolutions(monkeypatch: pytest.MonkeyPatch) -> Resolutions:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     return client
 
@@ -141,21 +136,21 @@ def test_a_miss_by_alternate_default_exchange_ends_with_the_declaration(client: 
     assert client.count("later") == 1
 
 
-def test_a_permission_that_is_taken_away_counts_from_the_next_message(house: House, client: Client) -> None:
+def test_a_permission_that_is_taken_away_counts_from_the_next_message(harness: Harness, client: Client) -> None:
     client.publish("q", b"a")
-    house.broker.permissions.set("guest", "/", ".*", "^$", ".*")
+    harness.broker.permissions.set("guest", "/", ".*", "^$", ".*")
     client.publish("q", b"b")
     code, text = client.error()
     assert code == 403
     assert text.startswith(
         "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'guest'"
     )
-    assert house.queue("q").ready == 1
+    assert harness.queue("q").ready == 1
 
 
-def test_a_topic_permission_counts_from_the_next_message(house: House, client: Client) -> None:
+def test_a_topic_permission_counts_from_the_next_message(harness: Harness, client: Client) -> None:
     client.feed(client.published("amq.topic", "a.b", b"x"))
-    house.broker.permissions.set_topic("guest", "/", "amq.topic", "^c", ".*")
+    harness.broker.permissions.set_topic("guest", "/", "amq.topic", "^c", ".*")
     client.feed(client.published("amq.topic", "a.b", b"x"))
     assert client.error()[0] == 403
 
@@ -170,23 +165,25 @@ def test_a_route_by_headers_is_never_remembered(client: Client) -> None:
 
 
 @pytest.mark.feature("S0-01")
-def test_a_queue_that_dies_before_the_whole_content_came_is_skipped(house: House, client: Client) -> None:
+def test_a_queue_that_dies_before_the_whole_content_came_is_skipped(harness: Harness, client: Client) -> None:
     """And nothing of the message stays in memory."""
-    other = house.client()
+    other = harness.client()
     data = client.published("", "q", b"x" * 1000)
     client.feed(data[:200])
     other.ask(QueueDelete("q"))
     client.feed(data[200:])
-    house.turn()
-    assert house.broker.gauge.used == 0
+    harness.turn()
+    assert harness.broker.gauge.used == 0
     client.declare("q")
     assert client.count("q") == 0
 
 
 @pytest.mark.feature("S0-08")
-def test_a_mandatory_message_whose_queue_dies_before_its_content_came_is_returned(house: House, client: Client) -> None:
+def test_a_mandatory_message_whose_queue_dies_before_its_content_came_is_returned(
+    harness: Harness, client: Client
+) -> None:
     """It is routed once it is whole, as with RabbitMQ."""
-    other = house.client()
+    other = harness.client()
     data = client.published("", "q", b"x" * 1000, mandatory=True)
     client.feed(data[:200])
     other.ask(QueueDelete("q"))

@@ -17,20 +17,15 @@ from leveret.wire.methods import (
     TxSelect,
 )
 from leveret.wire.properties import Properties
-from tests.support.peer_pair import Client, Content, House
-from tests.support.stored_house import StoredHouse
+from tests.support.peer_pair import Client, Content, Harness
+from tests.support.stored_harness import StoredHarness
 
 RED = {"x-selector": "colour = 'red'"}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
-    client = house.client()
+def client(harness: Harness) -> Client:
+    client = harness.client()
     client.declare("q")
     return client
 
@@ -43,30 +38,30 @@ def bodies(client: Client, queue: str = "q") -> list[bytes]:
 
 
 @pytest.mark.feature("S1-16")
-def test_non_match_is_never_stored(house: House, client: Client) -> None:
+def test_non_match_is_never_stored(harness: Harness, client: Client) -> None:
     """It is not in the queue, in no count, and as unroutable as if there were no binding."""
     client.ask(QueueBind("q", "amq.fanout", "", arguments=RED))
     for body, colour in ((b"1", "red"), (b"2", "blue"), (b"3", "red")):
         client.feed(client.published("amq.fanout", "", body, headers={"colour": colour}))
     client.feed(client.published("amq.fanout", "", b"4"))
-    queue = house.queue("q")
+    queue = harness.queue("q")
     assert (queue.ready, queue.counters.received) == (2, 2)
-    assert house.vhost.counters_of("amq.fanout").unroutable == 2
+    assert harness.vhost.counters_of("amq.fanout").unroutable == 2
     assert bodies(client) == [b"1", b"3"]
 
 
 @pytest.mark.feature("S1-16")
 def test_non_match_of_a_persistent_message_reaches_no_disk() -> None:
     """Nothing of it comes back after a restart, and what was bound still selects."""
-    house = StoredHouse()
-    client = house.client()
+    harness = StoredHarness()
+    client = harness.client()
     client.declare("q", durable=True)
     client.ask(QueueBind("q", "amq.topic", "#", arguments=RED))
     for body, colour in ((b"kept", "red"), (b"never", "blue")):
         client.feed(client.published("amq.topic", "k", body, headers={"colour": colour}, delivery_mode=2))
-    house = house.stopped().again()
-    assert house.restored == 1
-    client = house.client()
+    harness = harness.stopped().again()
+    assert harness.restored == 1
+    client = harness.client()
     client.feed(client.published("amq.topic", "k", b"never", headers={"colour": "blue"}))
     client.feed(client.published("amq.topic", "k", b"later", headers={"colour": "red"}))
     assert bodies(client) == [b"kept", b"later"]
@@ -139,7 +134,7 @@ def test_selector_sees_what_copies_and_transactions_carry(client: Client) -> Non
     assert bodies(client) == [b"1"]
 
 
-def test_bad_selector_is_refused_and_binds_nothing(house: House, client: Client) -> None:
+def test_bad_selector_is_refused_and_binds_nothing(harness: Harness, client: Client) -> None:
     client.send(QueueBind("q", "amq.direct", "k", arguments={"x-selector": "colour = "}))
     code, text = client.error()
     assert code == 406
@@ -147,12 +142,12 @@ def test_bad_selector_is_refused_and_binds_nothing(house: House, client: Client)
         "PRECONDITION_FAILED - invalid arg 'x-selector': expected a name, a literal or '(', "
         "found the end at position 10"
     )
-    assert not house.vhost.bindings.of_source("amq.direct")
+    assert not harness.vhost.bindings.of_source("amq.direct")
 
 
-def test_calls_in_the_process_are_selected_alike(house: House, client: Client) -> None:
-    house.vhost.bind(Binding("amq.fanout", Destination("queue", "q"), "", {"x-selector": "JMSMessageID LIKE 'a%'"}))
-    session = LocalSession(in_process_access(house.vhost), lambda tag, delivered: None)
+def test_calls_in_the_process_are_selected_alike(harness: Harness, client: Client) -> None:
+    harness.vhost.bind(Binding("amq.fanout", Destination("queue", "q"), "", {"x-selector": "JMSMessageID LIKE 'a%'"}))
+    session = LocalSession(in_process_access(harness.vhost), lambda tag, delivered: None)
     assert session.publish("amq.fanout", "", b"1", Properties(message_id="ab"))
     assert not session.publish("amq.fanout", "", b"2", Properties(message_id="ba"))
     assert bodies(client) == [b"1"]
@@ -190,8 +185,8 @@ def test_each_publish_reaches_one_queue(client: Client, kind: str, arguments: di
 @pytest.mark.parametrize("kind", ["x-modulus-hash", "x-consistent-hash"])
 @pytest.mark.feature("S2-08")
 def test_same_key_is_at_the_same_queue_after_a_restart(kind: str) -> None:
-    house = StoredHouse()
-    client = house.client()
+    harness = StoredHarness()
+    client = harness.client()
     client.ask(ExchangeDeclare("x", kind, durable=True))
     for number in range(4):
         client.declare(f"q{number}", durable=True)
@@ -202,4 +197,4 @@ def test_same_key_is_at_the_same_queue_after_a_restart(kind: str) -> None:
         return [bodies(client, f"q{number}") for number in range(4)]
 
     before = spread(client)
-    assert spread(house.stopped().again().client()) == before
+    assert spread(harness.stopped().again().client()) == before

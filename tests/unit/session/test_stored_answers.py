@@ -41,7 +41,7 @@ from leveret.wire.methods import (
     TxRollbackOk,
     TxSelect,
 )
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 from tests.support.receipt_log import ReceiptLog
 
 
@@ -51,27 +51,27 @@ def log() -> ReceiptLog:
 
 
 @pytest.fixture
-def house(log: ReceiptLog) -> House:
+def harness(log: ReceiptLog) -> Harness:
     """With one durable queue and exchange, bound, and one that is not."""
-    house = House(log=log)
-    client = house.client()
+    harness = Harness(log=log)
+    client = harness.client()
     client.send(QueueDeclare("d", durable=True), ExchangeDeclare("x", "topic", durable=True))
     client.send(ExchangeDeclare("y", "topic", durable=True), QueueBind("d", "x", "old"), ExchangeBind("y", "x", "old"))
     client.send(QueueDeclare("t"), ExchangeDeclare("z", "topic"), QueueBind("t", "z", "old"))
     log.grant()
-    house.rest()
+    harness.rest()
     assert len(client.heard()) == 8
-    return house
+    return harness
 
 
 @pytest.fixture
-def client(house: House) -> Client:
-    return house.client()
+def client(harness: Harness) -> Client:
+    return harness.client()
 
 
-def granted(house: House, log: ReceiptLog, upto: int | None = None) -> None:
+def granted(harness: Harness, log: ReceiptLog, upto: int | None = None) -> None:
     log.grant(upto)
-    house.rest()
+    harness.rest()
 
 
 LASTING: list[tuple[Method, Method]] = [
@@ -112,24 +112,24 @@ def named(pair: object) -> str | None:
 @pytest.mark.parametrize(("method", "answer"), LASTING, ids=named)
 @pytest.mark.feature("S4-15")
 def test_what_lasts_is_answered_when_it_is_on_disk(
-    house: House, client: Client, log: ReceiptLog, method: Method, answer: Method
+    harness: Harness, client: Client, log: ReceiptLog, method: Method, answer: Method
 ) -> None:
     client.publish("d", b"m")
     client.send(method)
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     assert client.heard() == [answer]
-    assert not house.broker.awaiting
+    assert not harness.broker.awaiting
 
 
 @pytest.mark.parametrize(("method", "answer"), PASSING, ids=named)
 def test_what_does_not_last_is_answered_at_once(
-    house: House, client: Client, log: ReceiptLog, method: Method, answer: Method
+    harness: Harness, client: Client, log: ReceiptLog, method: Method, answer: Method
 ) -> None:
     """Also while somebody else waits for the disk."""
     client.publish("d", b"m")
     client.publish("t", b"m")
-    other = house.client()
+    other = harness.client()
     other.send(QueueDeclare("slow", durable=True))
     assert client.ask(method) == answer
     assert other.heard() == []
@@ -149,11 +149,11 @@ def test_what_does_not_last_is_answered_at_once(
     ],
     ids=named,
 )
-def test_nowait_is_never_answered(house: House, client: Client, log: ReceiptLog, method: Method) -> None:
+def test_nowait_is_never_answered(harness: Harness, client: Client, log: ReceiptLog, method: Method) -> None:
     client.send(method)
-    granted(house, log)
+    granted(harness, log)
     assert client.heard() == []
-    assert not house.broker.awaiting
+    assert not harness.broker.awaiting
 
 
 def test_an_empty_durable_queue_is_purged_at_once(client: Client) -> None:
@@ -163,28 +163,28 @@ def test_an_empty_durable_queue_is_purged_at_once(client: Client) -> None:
 # ---- order
 
 
-def test_answers_of_a_channel_keep_their_order(house: House, client: Client, log: ReceiptLog) -> None:
+def test_answers_of_a_channel_keep_their_order(harness: Harness, client: Client, log: ReceiptLog) -> None:
     """Also those that need no disk."""
     client.send(QueueDeclare("a", durable=True), QueueDeclare("b"), BasicQos(0, 1), ExchangeDeclare("c", durable=True))
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     answers = [QueueDeclareOk("a", 0, 0), QueueDeclareOk("b", 0, 0), BasicQosOk(), ExchangeDeclareOk()]
     assert client.heard() == answers
     assert client.ask(BasicQos(0, 2)) == BasicQosOk()
 
 
-def test_a_grant_answers_as_far_as_it_reaches(house: House, client: Client, log: ReceiptLog) -> None:
+def test_a_grant_answers_as_far_as_it_reaches(harness: Harness, client: Client, log: ReceiptLog) -> None:
     client.send(QueueDeclare("a", durable=True))
     first = log.issued
     client.send(BasicQos(0, 1), QueueDeclare("b", durable=True), BasicQos(0, 2))
-    granted(house, log, first)
+    granted(harness, log, first)
     assert client.heard() == [QueueDeclareOk("a", 0, 0), BasicQosOk()]
-    granted(house, log)
+    granted(harness, log)
     assert client.heard() == [QueueDeclareOk("b", 0, 0), BasicQosOk()]
 
 
-def test_other_channels_and_connections_are_not_held_up(house: House, client: Client, log: ReceiptLog) -> None:
-    other = house.client()
+def test_other_channels_and_connections_are_not_held_up(harness: Harness, client: Client, log: ReceiptLog) -> None:
+    other = harness.client()
     client.open_channel(2)
     client.send(QueueDeclare("a", durable=True))
     assert client.ask(BasicQos(0, 1), channel=2) == BasicQosOk()
@@ -195,17 +195,17 @@ def test_other_channels_and_connections_are_not_held_up(house: House, client: Cl
     assert answer.body == b"1"
 
 
-def test_a_repeated_binding_that_does_not_last_is_not_held_up_by_others(house: House, client: Client) -> None:
-    other = house.client()
+def test_a_repeated_binding_that_does_not_last_is_not_held_up_by_others(harness: Harness, client: Client) -> None:
+    other = harness.client()
     other.send(QueueDeclare("slow", durable=True))
     assert client.ask(QueueBind("t", "z", "old")) == QueueBindOk()
 
 
-def test_get_waits_behind_an_answer_of_its_channel(house: House, client: Client, log: ReceiptLog) -> None:
+def test_get_waits_behind_an_answer_of_its_channel(harness: Harness, client: Client, log: ReceiptLog) -> None:
     client.publish("t", b"1")
     client.send(QueueDeclare("a", durable=True), BasicGet("t", no_ack=True), BasicGet("t", no_ack=True))
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     declared, got, empty = client.heard()
     assert isinstance(declared, QueueDeclareOk)
     assert isinstance(got, Content)
@@ -215,13 +215,13 @@ def test_get_waits_behind_an_answer_of_its_channel(house: House, client: Client,
 
 
 @pytest.mark.feature("S4-42")
-def test_deliveries_do_not_overtake_a_consume_ok(house: House, client: Client, log: ReceiptLog) -> None:
+def test_deliveries_do_not_overtake_a_consume_ok(harness: Harness, client: Client, log: ReceiptLog) -> None:
     """Consumers are told at once, but not before they know that they are consumers."""
     client.publish("t", b"1")
     client.send(QueueDeclare("a", durable=True), BasicConsume("t", "tag", no_ack=True))
-    house.client().publish("t", b"2")
+    harness.client().publish("t", b"2")
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     declared, consuming, *deliveries = client.heard()
     assert declared == QueueDeclareOk("a", 0, 0)
     assert consuming == BasicConsumeOk("tag")
@@ -229,36 +229,38 @@ def test_deliveries_do_not_overtake_a_consume_ok(house: House, client: Client, l
 
 
 def test_a_consumer_of_long_ago_gets_what_came_while_its_channel_waited(
-    house: House, client: Client, log: ReceiptLog
+    harness: Harness, client: Client, log: ReceiptLog
 ) -> None:
     client.consume("t")
     client.send(QueueDeclare("a", durable=True))
-    house.client().publish("t", b"1", b"2")
+    harness.client().publish("t", b"1", b"2")
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     assert client.bodies() == [b"1", b"2"]
 
 
-def test_another_consumer_gets_what_a_waiting_channel_cannot(house: House, client: Client) -> None:
+def test_another_consumer_gets_what_a_waiting_channel_cannot(harness: Harness, client: Client) -> None:
     client.consume("t", no_ack=True)
     client.send(QueueDeclare("a", durable=True))
-    other = house.client()
+    other = harness.client()
     other.consume("t", no_ack=True)
     other.publish("t", b"1", b"2")
     assert other.bodies() == [b"1", b"2"]
 
 
-def test_a_reply_that_came_while_its_channel_waited_is_delivered(house: House, client: Client, log: ReceiptLog) -> None:
+def test_a_reply_that_came_while_its_channel_waited_is_delivered(
+    harness: Harness, client: Client, log: ReceiptLog
+) -> None:
     """Direct reply-to."""
     client.ask(BasicConsume("amq.rabbitmq.reply-to", no_ack=True))
     client.publish("t", b"ask", reply_to="amq.rabbitmq.reply-to")
-    responder = house.client()
+    responder = harness.client()
     asked = responder.get("t", no_ack=True)
     assert asked is not None
     client.send(QueueDeclare("a", durable=True))
     responder.publish(str(asked.properties.reply_to), b"answer")
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     assert client.bodies() == [b"answer"]
 
 
@@ -277,14 +279,14 @@ def test_a_reply_that_came_while_its_channel_waited_is_delivered(house: House, c
 )
 @pytest.mark.feature("S4-15", "S4-32")
 def test_who_declares_what_is_on_its_way_waits_too(
-    house: House, client: Client, log: ReceiptLog, method: Method, answer: Method
+    harness: Harness, client: Client, log: ReceiptLog, method: Method, answer: Method
 ) -> None:
     """An ok means that it is on disk, whoever asked first."""
-    other = house.client()
+    other = harness.client()
     client.send(method)
     other.send(method)
     assert (client.heard(), other.heard()) == ([], [])
-    granted(house, log)
+    granted(harness, log)
     assert (client.heard(), other.heard()) == ([answer], [answer])
     assert other.ask(method) == answer, "at once, now that it is there"
 
@@ -292,7 +294,7 @@ def test_who_declares_what_is_on_its_way_waits_too(
 # ---- transactions
 
 
-def test_a_commit_is_answered_when_all_of_it_is_on_disk(house: House, client: Client, log: ReceiptLog) -> None:
+def test_a_commit_is_answered_when_all_of_it_is_on_disk(harness: Harness, client: Client, log: ReceiptLog) -> None:
     client.ask(TxSelect())
     client.publish("d", b"1", delivery_mode=2)
     client.publish("t", b"2")
@@ -301,20 +303,20 @@ def test_a_commit_is_answered_when_all_of_it_is_on_disk(house: House, client: Cl
     client.publish("d", b"3", delivery_mode=2)
     client.send(TxRollback())
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     assert client.heard() == [TxCommitOk(), TxRollbackOk()]
-    assert house.queue("d").ready == 1
+    assert harness.queue("d").ready == 1
 
 
-def test_a_commit_of_acks_waits_for_the_disk(house: House, client: Client, log: ReceiptLog) -> None:
+def test_a_commit_of_acks_waits_for_the_disk(harness: Harness, client: Client, log: ReceiptLog) -> None:
     client.publish("d", b"1", delivery_mode=2)
-    granted(house, log)
+    granted(harness, log)
     client.ask(TxSelect())
     assert client.get("d") is not None
     client.ack(1)
     client.send(TxCommit())
     assert client.heard() == []
-    granted(house, log)
+    granted(harness, log)
     assert client.heard() == [TxCommitOk()]
 
 
@@ -329,29 +331,29 @@ def test_a_commit_of_what_does_not_last_is_answered_at_once(client: Client) -> N
 # ---- the end of a channel or connection
 
 
-def test_a_channel_that_is_closed_hears_no_old_answer(house: House, client: Client, log: ReceiptLog) -> None:
+def test_a_channel_that_is_closed_hears_no_old_answer(harness: Harness, client: Client, log: ReceiptLog) -> None:
     client.send(QueueDeclare("a", durable=True))
     assert client.ask(ChannelClose(200, "bye")) == ChannelCloseOk()
-    assert not house.broker.awaiting
+    assert not harness.broker.awaiting
     client.open_channel(1)
-    granted(house, log)
+    granted(harness, log)
     assert client.heard() == []
     assert client.ask(QueueDeclare("a", durable=True)) == QueueDeclareOk("a", 0, 0)
 
 
-def test_an_error_comes_behind_the_answers_that_wait(house: House, client: Client, log: ReceiptLog) -> None:
+def test_an_error_comes_behind_the_answers_that_wait(harness: Harness, client: Client, log: ReceiptLog) -> None:
     client.send(QueueDeclare("a", durable=True), QueueDelete("d", if_empty=True), QueueBind("nothing", "x"))
     assert client.heard() == []
     client.send(QueueDeclare("ignored"))
-    granted(house, log)
+    granted(harness, log)
     declared, deleted, close = client.heard()
     assert (declared, deleted) == (QueueDeclareOk("a", 0, 0), QueueDeleteOk(0))
     assert isinstance(close, ChannelClose)
     assert close.reply_code == 404
     client.send(ChannelCloseOk())
     client.open_channel(1)
-    assert "ignored" not in house.vhost.queues
-    assert not house.broker.awaiting
+    assert "ignored" not in harness.vhost.queues
+    assert not harness.broker.awaiting
 
 
 def leave_politely(client: Client) -> None:
@@ -363,12 +365,12 @@ def leave_politely(client: Client) -> None:
 @pytest.mark.parametrize("leave", [leave_politely, Client.vanish])
 @pytest.mark.feature("S4-61")
 def test_a_connection_that_ends_meanwhile_leaves_nothing_behind(
-    house: House, client: Client, log: ReceiptLog, leave: Callable[[Client], None]
+    harness: Harness, client: Client, log: ReceiptLog, leave: Callable[[Client], None]
 ) -> None:
     client.open_channel(2)
     client.send(QueueDeclare("a", durable=True))
     client.send(QueueDeclare("b", durable=True), channel=2)
     leave(client)
-    assert not house.broker.awaiting
-    granted(house, log)
-    assert {"a", "b"} <= house.vhost.queues.keys()
+    assert not harness.broker.awaiting
+    granted(harness, log)
+    assert {"a", "b"} <= harness.vhost.queues.keys()

@@ -17,18 +17,13 @@ from leveret.wire.methods import (
     TxRollback,
     TxSelect,
 )
-from tests.support.peer_pair import Client, House
+from tests.support.peer_pair import Client, Harness
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def client(house: House) -> Client:
+def client(harness: Harness) -> Client:
     """In a transaction, with three deliveries unacked."""
-    client = house.client()
+    client = harness.client()
     client.declare("q")
     client.declare("out")
     client.publish("q", b"a", b"b", b"c")
@@ -38,10 +33,10 @@ def client(house: House) -> Client:
     return client
 
 
-def test_publishes_arrive_with_the_commit_in_order(house: House, client: Client) -> None:
+def test_publishes_arrive_with_the_commit_in_order(harness: Harness, client: Client) -> None:
     client.publish("out", b"1", b"2")
     client.publish("out", b"3")
-    assert house.queue("out").ready == 0
+    assert harness.queue("out").ready == 0
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
     assert [client.get("out").body for _ in range(3)] == [b"1", b"2", b"3"]  # type: ignore[union-attr]
 
@@ -53,27 +48,27 @@ def test_a_rollback_forgets_publishes(client: Client) -> None:
     assert client.count("out") == 0
 
 
-def test_acks_count_from_the_commit(house: House, client: Client) -> None:
+def test_acks_count_from_the_commit(harness: Harness, client: Client) -> None:
     client.ack(2, multiple=True)
-    assert house.queue("q").unacked == 3
+    assert harness.queue("q").unacked == 3
     client.ask(TxCommit())
-    assert house.queue("q").unacked == 1
+    assert harness.queue("q").unacked == 1
     client.send(TxCommit(), TxSelect())
     client.heard()
     client.ack(3)
     client.ask(TxCommit())
-    assert house.queue("q").unacked == 0
-    house.turn()
-    assert house.broker.gauge.used == 0
+    assert harness.queue("q").unacked == 0
+    harness.turn()
+    assert harness.broker.gauge.used == 0
 
 
-def test_a_rollback_leaves_the_channel_as_if_nothing_had_been_acked(house: House, client: Client) -> None:
+def test_a_rollback_leaves_the_channel_as_if_nothing_had_been_acked(harness: Harness, client: Client) -> None:
     client.ack(0, multiple=True)
     client.ask(TxRollback())
-    assert house.queue("q").unacked == 3
+    assert harness.queue("q").unacked == 3
     client.ack(3, multiple=True)
     client.ask(TxCommit())
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
 def test_acking_twice_within_a_transaction_is_an_error(client: Client) -> None:
@@ -87,17 +82,17 @@ def test_an_unknown_tag_is_refused_at_once_not_at_commit(client: Client) -> None
     assert client.error() == (406, "PRECONDITION_FAILED - unknown delivery tag 9")
 
 
-def test_nacks_and_rejects_wait_for_the_commit_too(house: House, client: Client) -> None:
+def test_nacks_and_rejects_wait_for_the_commit_too(harness: Harness, client: Client) -> None:
     client.send(BasicNack(1, requeue=True), BasicReject(2, requeue=False), BasicNack(3, multiple=True, requeue=True))
     assert client.heard() == []
     client.send(TxCommit())
     answer, *again = client.heard()
     assert answer.NAME == "tx.commit-ok"  # type: ignore[union-attr]
     assert [(content.body, content.redelivered) for content in again] == [(b"a", True), (b"c", True)]  # type: ignore[union-attr]
-    assert house.queue("q").counters.dropped == 1
+    assert harness.queue("q").counters.dropped == 1
 
 
-def test_a_channel_that_closes_rolls_back(house: House, client: Client) -> None:
+def test_a_channel_that_closes_rolls_back(harness: Harness, client: Client) -> None:
     client.publish("out", b"1")
     client.ack(1)
     client.send(ChannelClose(200, "bye"))
@@ -106,12 +101,12 @@ def test_a_channel_that_closes_rolls_back(house: House, client: Client) -> None:
     assert (client.count("q"), client.count("out")) == (3, 0)
 
 
-def test_recover_leaves_out_what_the_transaction_has_settled(house: House, client: Client) -> None:
+def test_recover_leaves_out_what_the_transaction_has_settled(harness: Harness, client: Client) -> None:
     client.ack(2)
     client.send(BasicRecover(requeue=True))
     assert client.bodies() == [b"a", b"c"]
     client.ask(TxCommit())
-    assert (house.queue("q").unacked, house.queue("q").counters.acked) == (2, 1)
+    assert (harness.queue("q").unacked, harness.queue("q").counters.acked) == (2, 1)
 
 
 def test_a_rollback_makes_settled_messages_recoverable_again(client: Client) -> None:
@@ -123,9 +118,9 @@ def test_a_rollback_makes_settled_messages_recoverable_again(client: Client) -> 
     assert client.bodies() == [b"a", b"b", b"c"]
 
 
-def test_commit_and_rollback_need_a_transaction(house: House) -> None:
+def test_commit_and_rollback_need_a_transaction(harness: Harness) -> None:
     for method in (TxCommit(), TxRollback()):
-        client = house.client()
+        client = harness.client()
         client.send(method)
         assert client.error() == (406, "PRECONDITION_FAILED - channel is not transactional")
 
@@ -140,15 +135,15 @@ def test_mandatory_messages_are_returned_with_the_commit(client: Client) -> None
 
 
 @pytest.mark.feature("S0-01")
-def test_a_queue_that_died_before_the_commit_is_skipped(house: House, client: Client) -> None:
+def test_a_queue_that_died_before_the_commit_is_skipped(harness: Harness, client: Client) -> None:
     """And costs no memory."""
     client.publish("out", b"lost")
     client.ask(QueueDelete("out"))
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
     client.ack(0, multiple=True)
     client.ask(TxCommit())
-    house.turn()
-    assert house.broker.gauge.used == 0
+    harness.turn()
+    assert harness.broker.gauge.used == 0
 
 
 @pytest.mark.feature("S0-08")
@@ -159,28 +154,28 @@ def test_a_mandatory_message_is_returned_when_its_queue_died_before_the_commit(c
     assert client.bodies() == [b"back"]
 
 
-def test_an_expiration_counts_from_the_commit(house: House, client: Client) -> None:
+def test_an_expiration_counts_from_the_commit(harness: Harness, client: Client) -> None:
     client.publish("out", b"1", expiration="1000")
-    house.advance(5)
+    harness.advance(5)
     client.ask(TxCommit())
-    house.advance(0.9)
-    assert house.queue("out").ready == 1
-    house.advance(0.2)
-    assert house.queue("out").ready == 0
+    harness.advance(0.9)
+    assert harness.queue("out").ready == 1
+    harness.advance(0.2)
+    assert harness.queue("out").ready == 0
 
 
-def test_a_transaction_does_not_postpone_a_scheduled_message(house: House, client: Client) -> None:
+def test_a_transaction_does_not_postpone_a_scheduled_message(harness: Harness, client: Client) -> None:
     """x-deliver-at names a moment, not a time in the queue."""
-    due = int((house.clock.wall() + 1) * 1000)
+    due = int((harness.clock.wall() + 1) * 1000)
     client.publish("out", b"1", headers={"x-deliver-at": due}, expiration="500")
-    house.advance(0.9)
+    harness.advance(0.9)
     client.ask(TxCommit())
-    house.advance(0.2)
-    assert house.queue("out").ready == 1
+    harness.advance(0.2)
+    assert harness.queue("out").ready == 1
 
 
-def test_acks_in_and_out_of_transactions_do_not_disturb_each_other(house: House) -> None:
-    client = house.client()
+def test_acks_in_and_out_of_transactions_do_not_disturb_each_other(harness: Harness) -> None:
+    client = harness.client()
     client.declare("q")
     client.publish("q", b"a", b"b")
     client.consume("q")
@@ -188,15 +183,15 @@ def test_acks_in_and_out_of_transactions_do_not_disturb_each_other(house: House)
     client.ack(1)
     client.ask(TxSelect())
     client.send(BasicAck(2))
-    assert house.queue("q").unacked == 1
+    assert harness.queue("q").unacked == 1
     client.ask(TxCommit())
-    assert house.queue("q").unacked == 0
+    assert harness.queue("q").unacked == 0
 
 
 FULL = {"x-max-length": 2, "x-overflow": "reject-publish"}
 
 
-def test_a_commit_is_refused_whole_if_a_queue_has_no_room_for_its_part(house: House, client: Client) -> None:
+def test_a_commit_is_refused_whole_if_a_queue_has_no_room_for_its_part(harness: Harness, client: Client) -> None:
     client.declare("full", arguments=FULL)
     client.publish("out", b"1")
     client.publish("full", b"2", b"3")
@@ -206,18 +201,18 @@ def test_a_commit_is_refused_whole_if_a_queue_has_no_room_for_its_part(house: Ho
     client.send(TxCommit())
     code, text = client.error()
     assert (code, "'full'" in text) == (406, True)
-    assert [house.queue(name).ready for name in ("q", "out", "full")] == [3, 0, 0]
+    assert [harness.queue(name).ready for name in ("q", "out", "full")] == [3, 0, 0]
 
 
-def test_a_commit_that_just_fits_is_taken(house: House, client: Client) -> None:
+def test_a_commit_that_just_fits_is_taken(harness: Harness, client: Client) -> None:
     client.declare("full", arguments=FULL)
     client.publish("full", b"1")
     client.publish("full", b"2")
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
-    assert house.queue("full").ready == 2
+    assert harness.queue("full").ready == 2
 
 
-def test_a_commit_is_refused_by_a_limit_in_bytes_too(house: House, client: Client) -> None:
+def test_a_commit_is_refused_by_a_limit_in_bytes_too(harness: Harness, client: Client) -> None:
     client.declare("full", arguments={"x-max-length-bytes": 10, "x-overflow": "reject-publish"})
     client.publish("full", b"12345", b"67890")
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
@@ -225,12 +220,12 @@ def test_a_commit_is_refused_by_a_limit_in_bytes_too(house: House, client: Clien
     client.publish("full", b"x")
     client.send(TxCommit())
     assert client.error()[0] == 406
-    assert (house.queue("out").ready, house.queue("full").ready) == (0, 2)
+    assert (harness.queue("out").ready, harness.queue("full").ready) == (0, 2)
 
 
-def test_consumers_take_what_they_can_before_a_commit_is_refused(house: House, client: Client) -> None:
+def test_consumers_take_what_they_can_before_a_commit_is_refused(harness: Harness, client: Client) -> None:
     client.declare("full", arguments=FULL)
-    other = house.client()
+    other = harness.client()
     other.publish("full", b"1", b"2")
     frames = method_frame(1, BasicConsume("full", "c", no_ack=True, nowait=True))
     frames += client.published("", "full", b"3") + client.published("", "full", b"4")
@@ -238,7 +233,7 @@ def test_consumers_take_what_they_can_before_a_commit_is_refused(house: House, c
     assert client.bodies() == [b"1", b"2", b"3", b"4"]
 
 
-def test_duplicates_need_no_room_at_a_commit(house: House, client: Client) -> None:
+def test_duplicates_need_no_room_at_a_commit(harness: Harness, client: Client) -> None:
     client.declare("full", arguments={**FULL, "x-message-deduplication": True})
     client.publish("full", b"1", b"2", headers={"x-deduplication-header": "same"})
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
@@ -246,11 +241,11 @@ def test_duplicates_need_no_room_at_a_commit(house: House, client: Client) -> No
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
     client.publish("full", b"again", headers={"x-deduplication-header": "other"})
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
-    assert house.queue("full").ready == 2
+    assert harness.queue("full").ready == 2
 
 
-def test_a_queue_that_drops_its_head_refuses_no_commit(house: House, client: Client) -> None:
+def test_a_queue_that_drops_its_head_refuses_no_commit(harness: Harness, client: Client) -> None:
     client.declare("short", arguments={"x-max-length": 1, "x-message-deduplication": True})
     client.publish("short", b"1", b"2")
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
-    assert house.queue("short").ready == 1
+    assert harness.queue("short").ready == 1

@@ -11,28 +11,23 @@ from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.sharding.slots import SLOTS, slot_of
 from leveret.wire.methods import TxCommit, TxCommitOk, TxSelect, TxSelectOk
-from tests.support.peer_pair import Client, Content, House, split_frames
+from tests.support.peer_pair import Client, Content, Harness, split_frames
 from tests.support.shards import Shards, send
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def shards(house: House) -> Shards:
-    made = Shards(house)
+def shards(harness: Harness) -> Shards:
+    made = Shards(harness)
     made.ordered(1)
     return made
 
 
 @pytest.fixture
-def client(house: House, shards: Shards) -> Client:
-    return house.client()
+def client(harness: Harness, shards: Shards) -> Client:
+    return harness.client()
 
 
-def moving_key(shards: Shards, *, to: str = "sharding: images - house - 1") -> str:
+def moving_key(shards: Shards, *, to: str = "sharding: images - harness - 1") -> str:
     """A key whose slot belongs to that shard."""
     return next(key for key in map(str, range(10_000)) if shards.slots().owner(slot_of(key)) == to)
 
@@ -148,27 +143,27 @@ def test_slots_that_come_back_before_they_went_are_not_held_any_longer(client: C
     assert shards.held() == 0
 
 
-def test_a_deleted_shard_is_waited_for_no_more(client: Client, house: House, shards: Shards) -> None:
+def test_a_deleted_shard_is_waited_for_no_more(client: Client, harness: Harness, shards: Shards) -> None:
     shards.ordered(2)
     key = moving_key(shards)
     send(client, key, b"lost")
     shards.ordered(1)
     send(client, key, b"held")
-    house.vhost.delete_queue(shards.names(2)[1])
-    house.turn()
+    harness.vhost.delete_queue(shards.names(2)[1])
+    harness.turn()
     assert drain(client, shards, 0) == [b"held"]
 
 
-def test_the_slots_of_a_deleted_shard_go_to_the_others(client: Client, house: House, shards: Shards) -> None:
+def test_the_slots_of_a_deleted_shard_go_to_the_others(client: Client, harness: Harness, shards: Shards) -> None:
     shards.ordered(2)
     key = moving_key(shards)
-    house.vhost.delete_queue(shards.names(2)[1])
+    harness.vhost.delete_queue(shards.names(2)[1])
     send(client, key, b"here")
     assert drain(client, shards, 0) == [b"here"]
 
 
 def test_without_any_shard_messages_are_unroutable_and_what_is_held_is_kept(
-    client: Client, house: House, shards: Shards
+    client: Client, harness: Harness, shards: Shards
 ) -> None:
     shards.ordered(2)
     key = moving_key(shards)
@@ -176,8 +171,8 @@ def test_without_any_shard_messages_are_unroutable_and_what_is_held_is_kept(
     shards.ordered(1)
     send(client, key, b"2")
     for name in shards.names(2):
-        house.vhost.delete_queue(name)
-    house.turn()
+        harness.vhost.delete_queue(name)
+    harness.turn()
     send(client, key, b"nowhere")
     assert shards.held() == 1
     shards.policy(2, ordered_resize=True, routing_key="again")
@@ -201,26 +196,26 @@ def test_order_can_be_asked_for_later_and_with_fewer_shards(client: Client, shar
     assert shards.slots().is_settled
 
 
-def test_queues_that_users_bind_are_shards_too(client: Client, house: House, shards: Shards) -> None:
+def test_queues_that_users_bind_are_shards_too(client: Client, harness: Harness, shards: Shards) -> None:
     client.declare("mine")
-    house.vhost.bind(Binding("images", Destination("queue", "mine"), "any"))
+    harness.vhost.bind(Binding("images", Destination("queue", "mine"), "any"))
     key = moving_key(shards, to="mine")
     send(client, key, b"to mine")
     assert client.count("mine") == 1
 
 
-def test_exchanges_and_selectors_cannot_be_bound(house: House, shards: Shards) -> None:
+def test_exchanges_and_selectors_cannot_be_bound(harness: Harness, shards: Shards) -> None:
     for binding in (
         Binding("images", Destination("exchange", "amq.direct"), ""),
         Binding("images", Destination("queue", shards.names(1)[0]), "", {"x-selector": "a = 1"}),
     ):
         with pytest.raises(PreconditionFailed, match="resized in order by a policy"):
-            house.vhost.bind(binding)
+            harness.vhost.bind(binding)
 
 
 @pytest.mark.parametrize("end", ["policy", "key", "exchange"])
 def test_when_order_is_no_longer_asked_for_what_is_held_goes_on(
-    client: Client, house: House, shards: Shards, end: str
+    client: Client, harness: Harness, shards: Shards, end: str
 ) -> None:
     shards.ordered(2)
     key = moving_key(shards)
@@ -233,21 +228,21 @@ def test_when_order_is_no_longer_asked_for_what_is_held_goes_on(
     elif end == "key":
         shards.policy(2)
     else:
-        house.vhost.delete_exchange("images")
-        house.turn()
+        harness.vhost.delete_exchange("images")
+        harness.turn()
     assert (shards.counts(), shards.held()) == ([1, 1], 0)
-    assert not [name for name in house.vhost.internal.queues if ".held." in name]
-    assert house.vhost.hidden == {}
+    assert not [name for name in harness.vhost.internal.queues if ".held." in name]
+    assert harness.vhost.hidden == {}
 
 
-def test_nobody_reaches_a_hold_by_its_name(client: Client, house: House, shards: Shards) -> None:
+def test_nobody_reaches_a_hold_by_its_name(client: Client, harness: Harness, shards: Shards) -> None:
     shards.ordered(2)
     key = moving_key(shards)
     shards.ordered(1)
     send(client, key, b"1")
     shards.ordered(2)
     send(client, key, b"2")
-    (name,) = [name for name in house.vhost.internal.queues if ".held." in name]
+    (name,) = [name for name in harness.vhost.internal.queues if ".held." in name]
     client.publish(name, b"foreign")
     assert shards.held() == 1
 
@@ -256,7 +251,7 @@ def test_nobody_reaches_a_hold_by_its_name(client: Client, house: House, shards:
 
 
 def test_content_that_comes_after_a_resize_goes_where_the_slot_is_then(
-    client: Client, house: House, shards: Shards
+    client: Client, harness: Harness, shards: Shards
 ) -> None:
     shards.ordered(2)
     key = moving_key(shards)
@@ -284,13 +279,13 @@ def test_what_is_committed_after_a_resize_goes_where_the_slot_is_then(client: Cl
 # ---- consumers
 
 
-def test_consumers_of_the_name_take_from_draining_shards_too(client: Client, house: House, shards: Shards) -> None:
+def test_consumers_of_the_name_take_from_draining_shards_too(client: Client, harness: Harness, shards: Shards) -> None:
     shards.ordered(2)
     key = moving_key(shards)
     send(client, key, b"1")
     shards.ordered(1)
     send(client, key, b"2")
-    other = house.client()
+    other = harness.client()
     other.consume("images", "late")
     (first,) = other.heard()
     assert isinstance(first, Content)
@@ -300,8 +295,8 @@ def test_consumers_of_the_name_take_from_draining_shards_too(client: Client, hou
     assert shards.consumers() == [1, 0]
 
 
-def test_consumers_stay_even_when_shards_come_and_go(house: House, shards: Shards) -> None:
-    client = house.client()
+def test_consumers_stay_even_when_shards_come_and_go(harness: Harness, shards: Shards) -> None:
+    client = harness.client()
     for number in range(8):
         client.consume("images", f"tag{number}")
     assert shards.consumers() == [8]
@@ -325,13 +320,13 @@ def test_get_prefers_a_draining_shard_among_equals(client: Client, shards: Shard
 # ---- what a hold does to messages
 
 
-def test_a_shard_that_refuses_more_takes_what_was_confirmed_already(client: Client, house: House) -> None:
-    shards = Shards(house)
+def test_a_shard_that_refuses_more_takes_what_was_confirmed_already(client: Client, harness: Harness) -> None:
+    shards = Shards(harness)
     shards.ordered(2)
     key = moving_key(shards)
     shards.ordered(1)
     definition = {"max-length": 1, "overflow": "reject-publish"}
-    house.broker.policies.set("/", "limits", "^sharding", definition, apply_to="queues")
+    harness.broker.policies.set("/", "limits", "^sharding", definition, apply_to="queues")
     send(client, key, b"1")
     shards.ordered(2)
     send(client, key, b"2", b"3", b"4")
@@ -339,16 +334,16 @@ def test_a_shard_that_refuses_more_takes_what_was_confirmed_already(client: Clie
     assert drain(client, shards, 1) == [b"2", b"3", b"4"]
 
 
-def test_the_row_of_a_durable_exchange_says_where_slots_are(house: House) -> None:
-    shards = Shards(house, durable=True)
+def test_the_row_of_a_durable_exchange_says_where_slots_are(harness: Harness) -> None:
+    shards = Shards(harness, durable=True)
     shards.ordered(2)
-    value = house.vhost.parameters.get("sharding", "images")
+    value = harness.vhost.parameters.get("sharding", "images")
     assert value is not None
     row = json.loads(value)
     assert row["shards"] == shards.names(2)
     assert Counter(row["owners"]) == {0: 512, 1: 512}
     shards.clear()
-    assert house.vhost.parameters.get("sharding", "images") is None
+    assert harness.vhost.parameters.get("sharding", "images") is None
 
 
 def test_publish_by_mandatory_to_a_held_slot_is_routed(client: Client, shards: Shards) -> None:

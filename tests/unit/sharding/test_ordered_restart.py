@@ -8,7 +8,7 @@ from leveret.sharding.sharding import Sharding
 from leveret.sharding.slots import slot_of
 from tests.support.peer_pair import Client
 from tests.support.shards import Shards, send
-from tests.support.stored_house import StoredHouse, StoredLife
+from tests.support.stored_harness import StoredHarness, StoredLife
 
 
 def again(life: StoredLife) -> Shards:
@@ -17,7 +17,7 @@ def again(life: StoredLife) -> Shards:
 
 
 def begun() -> Shards:
-    return Shards(StoredHouse(queue_memory=4096), durable=True)
+    return Shards(StoredHarness(queue_memory=4096), durable=True)
 
 
 def put(client: Client, key: str, *numbers: int) -> None:
@@ -27,7 +27,7 @@ def put(client: Client, key: str, *numbers: int) -> None:
 def holding() -> tuple[Shards, str]:
     """Message 1 of a key is in shard 0, messages 2 and 3 are held until it is gone; they will go to shard 1."""
     shards = begun()
-    client = shards.house.client()
+    client = shards.harness.client()
     shards.ordered(1)
     shards.ordered(2)
     owners = shards.slots()
@@ -40,13 +40,13 @@ def holding() -> tuple[Shards, str]:
     return shards, key
 
 
-def stored(shards: Shards) -> StoredHouse:
-    assert isinstance(shards.house, StoredHouse)
-    return shards.house
+def stored(shards: Shards) -> StoredHarness:
+    assert isinstance(shards.harness, StoredHarness)
+    return shards.harness
 
 
 def take(shards: Shards, index: int) -> list[bytes]:
-    client = shards.house.client()
+    client = shards.harness.client()
     bodies = []
     while (got := client.get(shards.names(index + 1)[index])) is not None:
         bodies.append(got.body)
@@ -57,36 +57,36 @@ def take(shards: Shards, index: int) -> list[bytes]:
 @pytest.mark.parametrize("end", ["stopped", "crashed"])
 def test_what_is_held_is_held_in_the_next_life(end: str) -> None:
     shards, key = holding()
-    house = stored(shards)
-    shards = again(house.stopped() if end == "stopped" else house.crashed())
-    put(shards.house.client(), key, 4)
+    harness = stored(shards)
+    shards = again(harness.stopped() if end == "stopped" else harness.crashed())
+    put(shards.harness.client(), key, 4)
     assert (shards.counts(), shards.held()) == ([1, 0], 3)
     assert take(shards, 0) == [b"1"]
     assert take(shards, 1) == [b"2", b"3", b"4"]
     assert shards.slots().is_settled
 
 
-def write_before_the_turn(house: StoredHouse) -> None:
+def write_before_the_turn(harness: StoredHarness) -> None:
     """What was recorded until now is on disk; what the turn would do is not done."""
-    house.is_slow = True
-    house.store.journal.hand_over()
-    while house.store.write():
+    harness.is_slow = True
+    harness.store.journal.hand_over()
+    while harness.store.write():
         pass
 
 
 def test_a_hold_that_moves_goes_on_in_the_next_life_whatever_is_in_the_old_shard() -> None:
     """What is there came after the mark, and has other keys."""
     shards, _ = holding()
-    house = stored(shards)
+    harness = stored(shards)
     old = shards.queue(0)
     taken = old.get(False)
     assert taken is not None
     staying = next(key for key in map(str, range(1000)) if shards.slots().owner(slot_of(key)) == old.name)
-    put(house.client(), staying, 7)
+    put(harness.client(), staying, 7)
     old.settle(taken.lane, taken.sequence, [taken.message])
-    write_before_the_turn(house)
+    write_before_the_turn(harness)
     assert shards.held() == 2
-    shards = again(house.crashed())
+    shards = again(harness.crashed())
     assert shards.held() == 0
     assert (take(shards, 0), take(shards, 1)) == ([b"7"], [b"2", b"3"])
 
@@ -114,11 +114,11 @@ def test_the_shards_of_other_nodes_stay_bound_until_those_leave() -> None:
 def test_what_an_exchange_held_goes_on_if_it_is_not_ordered_any_more() -> None:
     """The policy was cleared, and the power cut before the hold was empty."""
     shards, _ = holding()
-    house = stored(shards)
-    house.broker.policies.delete("/", "shards")
-    write_before_the_turn(house)
+    harness = stored(shards)
+    harness.broker.policies.delete("/", "shards")
+    write_before_the_turn(harness)
     assert shards.held() == 2
-    shards = again(house.crashed())
+    shards = again(harness.crashed())
     assert shards.held() == 0
     assert take(shards, 0) + take(shards, 1) == [b"1", b"2", b"3"]
     assert stored(shards).vhost.parameters.get("sharding", "images") is None
@@ -128,28 +128,28 @@ def test_what_an_exchange_held_goes_on_if_it_is_not_ordered_any_more() -> None:
 def test_order_that_is_asked_for_again_before_the_hold_is_empty_goes_on(back: str) -> None:
     """The hold is on disk, and the disk is slow: it has not moved when the policy, or the exchange, is there again."""
     shards, key = holding()
-    house = stored(shards)
-    client = house.client()
+    harness = stored(shards)
+    client = harness.client()
     put(client, key, *range(4, 304))
     shards.queue(0).touch()
-    (hold,) = [queue for name, queue in house.vhost.internal.queues.items() if ".held." in name]
+    (hold,) = [queue for name, queue in harness.vhost.internal.queues.items() if ".held." in name]
     assert hold.lane.paged > 0
-    house.is_slow = True
+    harness.is_slow = True
     if back == "policy":
         shards.clear()
         shards.ordered(2)
     else:
-        house.vhost.delete_exchange("images")
-        house.vhost.declare_exchange("images", "x-modulus-hash", durable=True)
+        harness.vhost.delete_exchange("images")
+        harness.vhost.declare_exchange("images", "x-modulus-hash", durable=True)
     assert shards.held() > 0
     put(client, key, 304)
-    house.is_slow = False
-    house.rest()
+    harness.is_slow = False
+    harness.rest()
     assert shards.held() == 0
     assert shards.slots().is_settled
     assert take(shards, 1) == [b"%d" % number for number in range(2, 305)]
-    assert house.vhost.parameters.get("sharding", "images") is not None
+    assert harness.vhost.parameters.get("sharding", "images") is not None
 
 
 def test_sharding_starts_without_any_exchange() -> None:
-    Sharding(StoredHouse().broker).start()
+    Sharding(StoredHarness().broker).start()

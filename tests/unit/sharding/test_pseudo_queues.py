@@ -19,25 +19,20 @@ from leveret.wire.methods import (
     QueuePurge,
     QueueUnbind,
 )
-from tests.support.peer_pair import Client, Content, House
+from tests.support.peer_pair import Client, Content, Harness
 from tests.support.shards import Shards, send
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
-
-
-@pytest.fixture
-def shards(house: House) -> Shards:
-    made = Shards(house)
+def shards(harness: Harness) -> Shards:
+    made = Shards(harness)
     made.policy(3)
     return made
 
 
 @pytest.fixture
-def client(house: House, shards: Shards) -> Client:
-    return house.client()
+def client(harness: Harness, shards: Shards) -> Client:
+    return harness.client()
 
 
 def key_for(shards: Shards, client: Client, index: int) -> str:
@@ -111,12 +106,14 @@ def test_order_holds_within_a_shard(client: Client, shards: Shards) -> None:
 
 
 @pytest.mark.feature("S2-19", "S2-20")
-def test_a_declare_is_about_the_first_shard_whatever_it_asks_for(client: Client, house: House, shards: Shards) -> None:
+def test_a_declare_is_about_the_first_shard_whatever_it_asks_for(
+    client: Client, harness: Harness, shards: Shards
+) -> None:
     send(client, key_for(shards, client, 0), b"one", b"two")
     assert client.ask(QueueDeclare("images")) == QueueDeclareOk("images", 2, 0)
     assert client.ask(QueueDeclare("images", passive=True)) == QueueDeclareOk("images", 2, 0)
     assert client.ask(QueueDeclare("images", durable=True, exclusive=True)) == QueueDeclareOk("images", 2, 0)
-    assert "images" not in house.vhost.queues
+    assert "images" not in harness.vhost.queues
 
 
 @pytest.mark.parametrize(
@@ -144,44 +141,44 @@ def test_without_the_policy_the_name_is_no_queue(client: Client, shards: Shards)
     assert client.error() == (404, "NOT_FOUND - no queue 'images' in vhost '/'")
 
 
-def test_without_sharded_exchanges_no_method_is_looked_at(house: House, shards: Shards) -> None:
-    assert house.broker.interceptors.concerns(BasicGet.id)
+def test_without_sharded_exchanges_no_method_is_looked_at(harness: Harness, shards: Shards) -> None:
+    assert harness.broker.interceptors.concerns(BasicGet.id)
     shards.clear()
-    assert not house.broker.interceptors.concerns(BasicGet.id)
+    assert not harness.broker.interceptors.concerns(BasicGet.id)
     shards.policy(1)
-    assert house.broker.interceptors.concerns(BasicGet.id)
+    assert harness.broker.interceptors.concerns(BasicGet.id)
 
 
 def test_without_a_shard_of_this_node_there_is_nothing_to_consume_from(
-    client: Client, house: House, shards: Shards
+    client: Client, harness: Harness, shards: Shards
 ) -> None:
     for name in shards.names(3):
-        house.vhost.delete_queue(name)
+        harness.vhost.delete_queue(name)
     client.send(BasicConsume("images", "tag", arguments={"x-shard-all": True}))
     assert client.error() == (404, "NOT_FOUND - no queue 'images' in vhost '/'")
 
 
-def test_permissions_are_asked_for_the_shards(house: House, shards: Shards) -> None:
-    house.user("by exchange", allowed="^images$")
-    house.user("by shard", allowed="^sharding: images ")
+def test_permissions_are_asked_for_the_shards(harness: Harness, shards: Shards) -> None:
+    harness.user("by exchange", allowed="^images$")
+    harness.user("by shard", allowed="^sharding: images ")
     for arguments in ({}, {"x-shard-all": True}):
-        refused = house.client("by exchange")
+        refused = harness.client("by exchange")
         refused.send(BasicConsume("images", "tag", arguments=arguments))
         assert refused.error()[0] == 403
-        assert house.client("by shard").ask(BasicConsume("images", "t", arguments=arguments)) == BasicConsumeOk("t")
+        assert harness.client("by shard").ask(BasicConsume("images", "t", arguments=arguments)) == BasicConsumeOk("t")
     assert sum(shards.consumers()) == 4
 
 
 @pytest.mark.feature("S2-25")
 def test_users_interceptors_run_first_and_may_lead_to_a_pseudo_queue(
-    client: Client, house: House, shards: Shards
+    client: Client, harness: Harness, shards: Shards
 ) -> None:
     def translate(context: InterceptContext, method: Method) -> Method:
         assert isinstance(method, BasicConsume)
         method.queue = method.queue.replace("pictures", "images")
         return method
 
-    house.broker.interceptors.register(BasicConsume, translate)
+    harness.broker.interceptors.register(BasicConsume, translate)
     client.consume("pictures")
     assert shards.consumers() == [1, 0, 0]
 
@@ -243,20 +240,20 @@ def test_new_shards_are_joined_also_those_of_other_nodes(client: Client, shards:
 
 
 def test_the_consumer_lives_while_it_has_a_shard_and_is_cancelled_with_the_last(
-    client: Client, house: House, shards: Shards
+    client: Client, harness: Harness, shards: Shards
 ) -> None:
     take_all(client)
     for name in shards.names(3)[:2]:
-        house.vhost.delete_queue(name)
+        harness.vhost.delete_queue(name)
     assert client.heard() == []
-    house.vhost.delete_queue(shards.names(3)[2])
-    house.turn()
+    harness.vhost.delete_queue(shards.names(3)[2])
+    harness.turn()
     assert [what.NAME for what in client.heard() if isinstance(what, Method)] == ["basic.cancel"]
 
 
-def test_an_exclusive_consumer_gets_all_shards_or_none(client: Client, house: House, shards: Shards) -> None:
+def test_an_exclusive_consumer_gets_all_shards_or_none(client: Client, harness: Harness, shards: Shards) -> None:
     client.consume(shards.names(3)[2], "direct")
-    other = house.client()
+    other = harness.client()
     other.send(BasicConsume("images", "all", exclusive=True, arguments={"x-shard-all": True}))
     assert other.error()[0] == 403
     assert shards.consumers() == [0, 0, 1]

@@ -22,9 +22,9 @@ from leveret.stats.totals import SLICE
 from leveret.store.memory_log import MemoryLog
 
 
-class House:
+class Harness:
     def __init__(self) -> None:
-        self.broker = Broker(node_name="house", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
+        self.broker = Broker(node_name="harness", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
         self.vhost = self.broker.add_vhost("/")
         self.session = LocalSession(in_process_access(self.vhost), lambda tag, delivered: None)
         self.stats = Stats(self.broker)
@@ -49,8 +49,8 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    made = House()
+def harness() -> Harness:
+    made = Harness()
     made.stats.start()
     made.broker.tick()
     return made
@@ -64,32 +64,32 @@ def samples_of(detail: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.feature("S4-77")
-def test_a_rate_is_the_difference_of_the_last_two_samples(house: House) -> None:
-    queue = house.queue("a")
-    house.publish("a", 50)
-    house.pass_by(INTERVAL)
-    assert house.publish_rate(queue) == 10.0
-    house.publish("a", 5)
-    assert house.publish_rate(queue) == 10.0  # not sampled yet
-    assert house.of(queue)["message_stats"]["publish"] == 55
-    house.pass_by(INTERVAL)
-    assert house.publish_rate(queue) == 1.0
-    house.pass_by(INTERVAL)
-    assert house.publish_rate(queue) == 0.0
+def test_a_rate_is_the_difference_of_the_last_two_samples(harness: Harness) -> None:
+    queue = harness.queue("a")
+    harness.publish("a", 50)
+    harness.pass_by(INTERVAL)
+    assert harness.publish_rate(queue) == 10.0
+    harness.publish("a", 5)
+    assert harness.publish_rate(queue) == 10.0  # not sampled yet
+    assert harness.of(queue)["message_stats"]["publish"] == 55
+    harness.pass_by(INTERVAL)
+    assert harness.publish_rate(queue) == 1.0
+    harness.pass_by(INTERVAL)
+    assert harness.publish_rate(queue) == 0.0
 
 
-def test_all_that_is_done_to_messages_has_a_rate(house: House) -> None:
-    queue = house.queue("a")
-    house.publish("a", 30)
-    first = house.session.get("a")
+def test_all_that_is_done_to_messages_has_a_rate(harness: Harness) -> None:
+    queue = harness.queue("a")
+    harness.publish("a", 30)
+    first = harness.session.get("a")
     for _ in range(4):
-        house.session.get("a", auto_ack=True)
-    house.session.consume("a", auto_ack=True, prefetch=0)
+        harness.session.get("a", auto_ack=True)
+    harness.session.consume("a", auto_ack=True, prefetch=0)
     assert first is not None
-    house.session.ack(first.delivery_tag)
-    house.broker.tick()
-    house.pass_by(INTERVAL)
-    stats = house.of(queue)["message_stats"]
+    harness.session.ack(first.delivery_tag)
+    harness.broker.tick()
+    harness.pass_by(INTERVAL)
+    stats = harness.of(queue)["message_stats"]
     counts = {name: stats[name] for name in ("get", "get_no_ack", "deliver", "deliver_no_ack", "deliver_get", "ack")}
     assert counts == {"get": 1, "get_no_ack": 4, "deliver": 0, "deliver_no_ack": 25, "deliver_get": 30, "ack": 1}
     assert {name: stats[f"{name}_details"]["rate"] for name in counts} == {
@@ -97,52 +97,52 @@ def test_all_that_is_done_to_messages_has_a_rate(house: House) -> None:
     }
 
 
-def test_the_length_of_a_queue_that_shrinks_has_a_rate_below_zero(house: House) -> None:
-    queue = house.queue("a")
-    house.publish("a", 20)
-    house.pass_by(INTERVAL)
-    house.vhost.purge_queue("a")
-    house.pass_by(INTERVAL)
-    told = house.of(queue)
+def test_the_length_of_a_queue_that_shrinks_has_a_rate_below_zero(harness: Harness) -> None:
+    queue = harness.queue("a")
+    harness.publish("a", 20)
+    harness.pass_by(INTERVAL)
+    harness.vhost.purge_queue("a")
+    harness.pass_by(INTERVAL)
+    told = harness.of(queue)
     assert told["messages_details"]["rate"] == told["messages_ready_details"]["rate"] == -4.0
     assert told["messages_unacknowledged_details"]["rate"] == 0.0
 
 
 def test_what_was_there_before_we_looked_is_no_rate() -> None:
-    house = House()
-    queue = house.queue("a")
-    house.publish("a", 100)
-    house.stats.start()
-    house.broker.tick()
-    house.pass_by(INTERVAL)
-    assert house.publish_rate(queue) == 0.0
+    harness = Harness()
+    queue = harness.queue("a")
+    harness.publish("a", 100)
+    harness.stats.start()
+    harness.broker.tick()
+    harness.pass_by(INTERVAL)
+    assert harness.publish_rate(queue) == 0.0
     window = Windows(rates=Window(10, 5))
-    assert samples_of(house.of(queue, window)["message_stats"]["publish_details"]) == [100, 100, 100]
+    assert samples_of(harness.of(queue, window)["message_stats"]["publish_details"]) == [100, 100, 100]
 
 
-def test_exchanges_have_rates_too(house: House) -> None:
-    house.queue("a")
-    house.publish("a", 10)
-    house.publish("nobody", 5)
-    house.pass_by(INTERVAL)
-    stats = house.stats.of_exchange("/", "")["message_stats"]
+def test_exchanges_have_rates_too(harness: Harness) -> None:
+    harness.queue("a")
+    harness.publish("a", 10)
+    harness.publish("nobody", 5)
+    harness.pass_by(INTERVAL)
+    stats = harness.stats.of_exchange("/", "")["message_stats"]
     assert (stats["publish_in"], stats["publish_out"]) == (15, 10)
     assert (stats["publish_in_details"], stats["publish_out_details"]) == ({"rate": 3.0}, {"rate": 2.0})
-    assert house.stats.of_exchange("/", "amq.topic")["message_stats"]["publish_in"] == 0
+    assert harness.stats.of_exchange("/", "amq.topic")["message_stats"]["publish_in"] == 0
 
 
 # ---- samples
 
 
 @pytest.mark.feature("S4-77")
-def test_samples_are_told_newest_first_at_round_times(house: House) -> None:
-    queue = house.queue("a")
+def test_samples_are_told_newest_first_at_round_times(harness: Harness) -> None:
+    queue = harness.queue("a")
     for number in (10, 20, 0):
-        house.publish("a", number)
-        house.pass_by(INTERVAL)
-    told = house.of(queue, Windows(rates=Window(20, 5), lengths=Window(10, 5)))
+        harness.publish("a", number)
+        harness.pass_by(INTERVAL)
+    told = harness.of(queue, Windows(rates=Window(20, 5), lengths=Window(10, 5)))
     detail = told["message_stats"]["publish_details"]
-    now = int(house.broker.clock.wall() * 1000)
+    now = int(harness.broker.clock.wall() * 1000)
     assert detail["samples"] == [
         {"sample": 30, "timestamp": now},
         {"sample": 30, "timestamp": now - 5_000},
@@ -154,38 +154,38 @@ def test_samples_are_told_newest_first_at_round_times(house: House) -> None:
     assert samples_of(told["messages_details"]) == [30, 30, 10]
 
 
-def test_the_node_looks_hours_back_by_the_minute(house: House) -> None:
-    house.queue("a")
+def test_the_node_looks_hours_back_by_the_minute(harness: Harness) -> None:
+    harness.queue("a")
     for _ in range(120):
-        house.publish("a", 2)
-        house.pass_by(60)
-    detail = house.stats.of_node(Windows(rates=Window(3600, 60)))["message_stats"]["publish_details"]
+        harness.publish("a", 2)
+        harness.pass_by(60)
+    detail = harness.stats.of_node(Windows(rates=Window(3600, 60)))["message_stats"]["publish_details"]
     seen = samples_of(detail)
     assert len(seen) == 61
     assert seen[0] == 240
     assert [later - earlier for later, earlier in pairwise(seen)] == [2] * 60
 
 
-def test_a_queue_keeps_so_many_intervals_with_both_their_ends_and_no_more(house: House) -> None:
-    queue = house.queue("a")
+def test_a_queue_keeps_so_many_intervals_with_both_their_ends_and_no_more(harness: Harness) -> None:
+    queue = harness.queue("a")
     for _ in range(KEPT + 40):
-        house.publish("a", 1)
-        house.pass_by(INTERVAL)
+        harness.publish("a", 1)
+        harness.pass_by(INTERVAL)
     window = Windows(rates=Window(int((KEPT + 39) * INTERVAL), int(INTERVAL)))
-    seen = samples_of(house.of(queue, window)["message_stats"]["publish_details"])
+    seen = samples_of(harness.of(queue, window)["message_stats"]["publish_details"])
     assert seen[: KEPT + 1] == list(range(KEPT + 40, 39, -1))
     assert set(seen[KEPT + 1 :]) == {40}  # what is known of the time before
 
 
-def test_nothing_is_kept_of_queues_that_never_moved_or_are_gone(house: House) -> None:
-    house.queue("still")
-    queue = house.queue("a")
-    house.publish("a", 1)
-    house.pass_by(INTERVAL)
-    assert [type(thing).__name__ for thing in house.stats._samples] == ["ClassicQueue", "ExchangeCounters"]
-    house.vhost.delete_queue("a")
-    house.pass_by(INTERVAL)
-    assert queue not in house.stats._samples
+def test_nothing_is_kept_of_queues_that_never_moved_or_are_gone(harness: Harness) -> None:
+    harness.queue("still")
+    queue = harness.queue("a")
+    harness.publish("a", 1)
+    harness.pass_by(INTERVAL)
+    assert [type(thing).__name__ for thing in harness.stats._samples] == ["ClassicQueue", "ExchangeCounters"]
+    harness.vhost.delete_queue("a")
+    harness.pass_by(INTERVAL)
+    assert queue not in harness.stats._samples
 
 
 @settings(max_examples=50)
@@ -212,24 +212,24 @@ def test_samples_are_what_a_list_of_all_rows_would_say(steps: list[tuple[int, in
 # ---- sums
 
 
-def test_sums_do_not_shrink_when_what_was_counted_goes(house: House) -> None:
+def test_sums_do_not_shrink_when_what_was_counted_goes(harness: Harness) -> None:
     for name in ("a", "b"):
-        house.queue(name)
-        house.publish(name, 10)
-        house.session.get(name, auto_ack=True)
-    other = house.broker.add_vhost("other")
+        harness.queue(name)
+        harness.publish(name, 10)
+        harness.session.get(name, auto_ack=True)
+    other = harness.broker.add_vhost("other")
     other.declare_queue("c")
     LocalSession(in_process_access(other), lambda tag, delivered: None).publish("", "c", b"x")
-    house.vhost.declare_exchange("e", "fanout")
-    house.session.publish("e", "", b"x")
-    house.pass_by(INTERVAL)
-    before = house.stats.of_node()
+    harness.vhost.declare_exchange("e", "fanout")
+    harness.session.publish("e", "", b"x")
+    harness.pass_by(INTERVAL)
+    before = harness.stats.of_node()
     assert (before["message_stats"]["publish"], before["messages"]) == (22, 19)
-    house.vhost.delete_queue("a")
-    house.vhost.delete_exchange("e")
-    house.broker.delete_vhost("other")
-    house.pass_by(INTERVAL)
-    after = house.stats.of_node()
+    harness.vhost.delete_queue("a")
+    harness.vhost.delete_exchange("e")
+    harness.broker.delete_vhost("other")
+    harness.pass_by(INTERVAL)
+    after = harness.stats.of_node()
     assert {name: after["message_stats"][name] for name in ("publish", "get_no_ack", "drop_unroutable")} == {
         "publish": 22,
         "get_no_ack": 2,
@@ -244,102 +244,102 @@ def rates_of(stats: dict[str, Any]) -> list[dict[str, float]]:
     return [value for name, value in stats.items() if name.endswith("_details")]
 
 
-def test_virtual_hosts_are_counted_apart_and_together(house: House) -> None:
-    house.queue("a")
-    house.publish("a", 10)
-    other = house.broker.add_vhost("other")
+def test_virtual_hosts_are_counted_apart_and_together(harness: Harness) -> None:
+    harness.queue("a")
+    harness.publish("a", 10)
+    other = harness.broker.add_vhost("other")
     other.declare_queue("c")
     LocalSession(in_process_access(other), lambda tag, delivered: None).publish("", "c", b"x")
-    house.broker.tick()
-    house.pass_by(INTERVAL)
-    one, both = house.stats.of_vhosts(["other"]), house.stats.of_vhosts(["/", "other", "no such"])
+    harness.broker.tick()
+    harness.pass_by(INTERVAL)
+    one, both = harness.stats.of_vhosts(["other"]), harness.stats.of_vhosts(["/", "other", "no such"])
     assert (one["messages"], one["message_stats"]["publish_details"]["rate"]) == (1, 0.2)
     assert (both["messages"], both["message_stats"]["publish_details"]["rate"]) == (11, 2.2)
 
 
-def test_a_large_broker_is_shown_as_it_was_at_the_last_tick(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    house.queue("a")
-    house.pass_by(INTERVAL)
-    house.publish("a", 3)
-    assert house.stats.of_node()["messages"] == 3
+def test_a_large_broker_is_shown_as_it_was_at_the_last_tick(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness.queue("a")
+    harness.pass_by(INTERVAL)
+    harness.publish("a", 3)
+    assert harness.stats.of_node()["messages"] == 3
     monkeypatch.setattr(stats_module, "FEW", 0)
-    assert house.stats.of_node()["messages"] == 0
-    house.pass_by(INTERVAL)
-    assert house.stats.of_node()["messages"] == 3
+    assert harness.stats.of_node()["messages"] == 0
+    harness.pass_by(INTERVAL)
+    assert harness.stats.of_node()["messages"] == 3
 
 
 # ---- many queues
 
 
-def test_many_queues_are_looked_at_in_slices_and_shown_when_all_were(house: House) -> None:
+def test_many_queues_are_looked_at_in_slices_and_shown_when_all_were(harness: Harness) -> None:
     number = 4 * STEP
-    queues = [house.queue(f"q{n}") for n in range(number)]
-    house.publish("q0", 5)
-    house.publish(f"q{number - 1}", 5)
-    clock, broker = house.broker.clock, house.broker
+    queues = [harness.queue(f"q{n}") for n in range(number)]
+    harness.publish("q0", 5)
+    harness.publish(f"q{number - 1}", 5)
+    clock, broker = harness.broker.clock, harness.broker
     clock.move_to(clock.now() + INTERVAL)
     broker.timers.run_due()
     turns = 0
     while broker.background.under_way:
-        assert house.publish_rate(queues[0]) == 0.0  # the walk is not over
-        looked_at = len(house.stats._samples)
+        assert harness.publish_rate(queues[0]) == 0.0  # the walk is not over
+        looked_at = len(harness.stats._samples)
         broker.tick()
         turns += 1
-        assert len(house.stats._samples) - looked_at <= STEP + SLICE
+        assert len(harness.stats._samples) - looked_at <= STEP + SLICE
     assert turns >= number // (STEP + SLICE)
-    assert house.publish_rate(queues[0]) == house.publish_rate(queues[-1]) == 1.0
+    assert harness.publish_rate(queues[0]) == harness.publish_rate(queues[-1]) == 1.0
 
 
-def test_a_walk_that_takes_too_long_leaves_ticks_out(house: House) -> None:
-    queue = house.queue("slow")
+def test_a_walk_that_takes_too_long_leaves_ticks_out(harness: Harness) -> None:
+    queue = harness.queue("slow")
     for n in range(4 * STEP):
-        house.queue(f"q{n}")
-    house.publish("slow", 50)
-    clock, broker = house.broker.clock, house.broker
+        harness.queue(f"q{n}")
+    harness.publish("slow", 50)
+    clock, broker = harness.broker.clock, harness.broker
     for _ in range(2):  # the second is due before the first has ended
         clock.move_to(clock.now() + INTERVAL)
         broker.timers.run_due()
     while broker.background.under_way:
         broker.tick()
-    assert house.publish_rate(queue) == 10.0
-    house.publish("slow", 30)
+    assert harness.publish_rate(queue) == 10.0
+    harness.publish("slow", 30)
     clock.move_to(clock.now() + INTERVAL)
     broker.timers.run_due()
     while broker.background.under_way:
         broker.tick()
-    assert house.publish_rate(queue) == 3.0  # 30 in the ten seconds between the two walks
+    assert harness.publish_rate(queue) == 3.0  # 30 in the ten seconds between the two walks
 
 
-def test_a_clock_that_is_made_to_fly_is_not_followed_at_every_step(house: House) -> None:
+def test_a_clock_that_is_made_to_fly_is_not_followed_at_every_step(harness: Harness) -> None:
     looks = 0
 
     def count() -> None:
         nonlocal looks
         looks += 1
-        house.broker.tick()
+        harness.broker.tick()
 
-    queue = house.queue("a")
-    house.broker.timers.advance(90 * 86_400, count)
+    queue = harness.queue("a")
+    harness.broker.timers.advance(90 * 86_400, count)
     assert looks < 4_000
-    house.publish("a", 5)
-    assert house.publish_rate(queue) == 0.0  # somebody looks: from now on each tick counts again
-    house.pass_by(INTERVAL)
-    assert house.of(queue)["messages_details"]["rate"] > 0
-    house.publish("a", 5)
-    house.pass_by(INTERVAL)
-    assert house.publish_rate(queue) == 1.0
+    harness.publish("a", 5)
+    assert harness.publish_rate(queue) == 0.0  # somebody looks: from now on each tick counts again
+    harness.pass_by(INTERVAL)
+    assert harness.of(queue)["messages_details"]["rate"] > 0
+    harness.publish("a", 5)
+    harness.pass_by(INTERVAL)
+    assert harness.publish_rate(queue) == 1.0
 
 
 def test_a_clock_that_runs_is_followed_for_ever() -> None:
-    house = House()
+    harness = Harness()
     real = iter(range(0, 1 << 30, int(INTERVAL)))
-    house.stats = Stats(house.broker, real_time=lambda: float(next(real)))
-    house.stats.start()
-    queue = house.queue("a")
-    house.pass_by(1_500 * INTERVAL)
-    house.publish("a", 5)
-    house.pass_by(INTERVAL)
-    assert house.publish_rate(queue) == 1.0
+    harness.stats = Stats(harness.broker, real_time=lambda: float(next(real)))
+    harness.stats.start()
+    queue = harness.queue("a")
+    harness.pass_by(1_500 * INTERVAL)
+    harness.publish("a", 5)
+    harness.pass_by(INTERVAL)
+    assert harness.publish_rate(queue) == 1.0
 
 
 # ---- what is asked for

@@ -5,30 +5,25 @@ from __future__ import annotations
 import pytest
 
 from leveret.errors import PreconditionFailed
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 from tests.support.stomp_client import made
-from tests.support.stomp_house import StompPeer
+from tests.support.stomp_harness import StompPeer
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def peer(harness: Harness) -> StompPeer:
+    return StompPeer.open(harness)
 
 
-@pytest.fixture
-def peer(house: House) -> StompPeer:
-    return StompPeer.open(house)
-
-
-def test_a_queue_is_made_when_it_is_first_named(house: House, peer: StompPeer) -> None:
+def test_a_queue_is_made_when_it_is_first_named(harness: Harness, peer: StompPeer) -> None:
     (receipt,) = peer.ask("SEND", b"m", destination="/queue/made", receipt="7", **{"x-max-length": "5"})
     assert (receipt.command, receipt["receipt-id"]) == ("RECEIPT", "7")
-    queue = house.queue("made")
+    queue = harness.queue("made")
     assert (queue.durable, queue.ready, queue.arguments) == (True, 1, {"x-max-length": 5})
 
 
-def test_headers_become_properties_and_the_rest_travels_along(house: House, peer: StompPeer) -> None:
-    amqp = house.client()
+def test_headers_become_properties_and_the_rest_travels_along(harness: Harness, peer: StompPeer) -> None:
+    amqp = harness.client()
     peer.ask(
         "SEND",
         b"body",
@@ -54,9 +49,9 @@ def test_headers_become_properties_and_the_rest_travels_along(house: House, peer
     assert got.body == b"body"
 
 
-def test_expires_is_a_moment(house: House, peer: StompPeer) -> None:
-    amqp = house.client()
-    soon = int(house.clock.wall() * 1000) + 5000
+def test_expires_is_a_moment(harness: Harness, peer: StompPeer) -> None:
+    amqp = harness.client()
+    soon = int(harness.clock.wall() * 1000) + 5000
     peer.ask("SEND", b"m", destination="/queue/q", expires=soon)
     got = amqp.get("q")
     assert got is not None
@@ -67,18 +62,18 @@ def test_expires_is_a_moment(house: House, peer: StompPeer) -> None:
     assert forever.properties.expiration is None
 
 
-def test_a_scheduled_delay_holds_a_message_back(house: House, peer: StompPeer) -> None:
+def test_a_scheduled_delay_holds_a_message_back(harness: Harness, peer: StompPeer) -> None:
     """AMQ_SCHEDULED_DELAY is the broker's own schedule."""
     peer.feed(b"SEND\ndestination:/queue/q\nAMQ_SCHEDULED_DELAY:3000\n\nlater\0")
-    assert house.queue("q").ready == 0
-    house.advance(2.9)
-    assert house.queue("q").ready == 0
-    house.advance(0.2)
-    assert house.queue("q").ready == 1
+    assert harness.queue("q").ready == 0
+    harness.advance(2.9)
+    assert harness.queue("q").ready == 0
+    harness.advance(0.2)
+    assert harness.queue("q").ready == 1
 
 
-def test_a_group_is_named_as_activemq_names_it(house: House, peer: StompPeer) -> None:
-    amqp = house.client()
+def test_a_group_is_named_as_activemq_names_it(harness: Harness, peer: StompPeer) -> None:
+    amqp = harness.client()
     peer.ask("SEND", b"m", destination="/queue/q", JMSXGroupID="g")
     got = amqp.get("q")
     assert got is not None
@@ -94,42 +89,42 @@ def test_a_group_is_named_as_activemq_names_it(house: House, peer: StompPeer) ->
         ("/temp-queue/a", "Invalid destination"),
     ],
 )
-def test_a_send_that_leads_nowhere_ends_in_an_error(house: House, destination: str, message: str) -> None:
-    peer = StompPeer.open(house)
+def test_a_send_that_leads_nowhere_ends_in_an_error(harness: Harness, destination: str, message: str) -> None:
+    peer = StompPeer.open(harness)
     (answer,) = peer.ask("SEND", b"m", destination=destination)
     assert (answer.command, answer["message"]) == ("ERROR", message)
     assert peer.socket.closed
 
 
-def test_a_missing_amq_queue_takes_nothing(house: House, peer: StompPeer) -> None:
+def test_a_missing_amq_queue_takes_nothing(harness: Harness, peer: StompPeer) -> None:
     (answer,) = peer.ask("SEND", b"m", destination="/amq/queue/absent", receipt="1")
     assert answer.command == "RECEIPT"
-    assert "absent" not in house.vhost.queues
+    assert "absent" not in harness.vhost.queues
 
 
-def test_a_queue_that_is_full_refuses_by_an_error(house: House, peer: StompPeer) -> None:
+def test_a_queue_that_is_full_refuses_by_an_error(harness: Harness, peer: StompPeer) -> None:
     full = {"x-max-length": "1", "x-overflow": "reject-publish"}
     peer.ask("SEND", b"1", destination="/queue/q", receipt="1", **full)
     (answer,) = peer.ask("SEND", b"2", destination="/queue/q", receipt="2")
     assert (answer.command, answer["message"], answer["receipt-id"]) == ("ERROR", "Message refused", "2")
 
 
-def test_a_queue_that_is_declared_otherwise_is_an_error(house: House, peer: StompPeer) -> None:
-    house.client().declare("q", durable=False)
+def test_a_queue_that_is_declared_otherwise_is_an_error(harness: Harness, peer: StompPeer) -> None:
+    harness.client().declare("q", durable=False)
     (answer,) = peer.ask("SEND", b"m", destination="/queue/q")
     assert answer["message"] == PreconditionFailed.title.lower()
     assert b"inequivalent arg 'durable'" in answer.body
 
 
 @pytest.mark.parametrize("header", ["priority", "timestamp", "expires", "persistent"])
-def test_a_header_that_makes_no_sense_is_refused(house: House, header: str) -> None:
-    (answer,) = StompPeer.open(house).ask("SEND", b"m", destination="/queue/q", receipt="5", **{header: "-x"})
+def test_a_header_that_makes_no_sense_is_refused(harness: Harness, header: str) -> None:
+    (answer,) = StompPeer.open(harness).ask("SEND", b"m", destination="/queue/q", receipt="5", **{header: "-x"})
     assert (answer.command, answer["message"], answer["receipt-id"]) == ("ERROR", "Invalid header", "5")
 
 
-def test_answers_come_through_a_temporary_queue(house: House, peer: StompPeer) -> None:
+def test_answers_come_through_a_temporary_queue(harness: Harness, peer: StompPeer) -> None:
     """/temp-queue belongs to who asks; /reply-queue is where the answer goes."""
-    other = StompPeer.open(house)
+    other = StompPeer.open(harness)
     other.ask("SUBSCRIBE", destination="/queue/service", id=0)
     peer.ask("SEND", b"2+2", destination="/queue/service", reply_to="/temp-queue/mine", correlation_id="c")
     (question,) = other.heard()
@@ -142,55 +137,55 @@ def test_answers_come_through_a_temporary_queue(house: House, peer: StompPeer) -
     assert again["reply-to"] == question["reply-to"]
     peer.ask("DISCONNECT")
     peer.vanish()
-    assert question["reply-to"].removeprefix("/reply-queue/") not in house.vhost.queues
+    assert question["reply-to"].removeprefix("/reply-queue/") not in harness.vhost.queues
 
 
-def test_another_temporary_queue_is_made_when_the_first_is_left(house: House, peer: StompPeer) -> None:
+def test_another_temporary_queue_is_made_when_the_first_is_left(harness: Harness, peer: StompPeer) -> None:
     for _ in range(2):
         peer.ask("SEND", b"?", destination="/queue/service", reply_to="/temp-queue/mine")
-        assert [name for name in house.vhost.queues if name.startswith("stomp-temp-")]
+        assert [name for name in harness.vhost.queues if name.startswith("stomp-temp-")]
         (receipt,) = peer.ask("UNSUBSCRIBE", id="/temp-queue/mine", receipt="u")
         assert receipt.command == "RECEIPT"
-        assert not [name for name in house.vhost.queues if name.startswith("stomp-temp-")]
+        assert not [name for name in harness.vhost.queues if name.startswith("stomp-temp-")]
 
 
-def test_a_queue_that_was_deleted_is_made_again(house: House, peer: StompPeer) -> None:
+def test_a_queue_that_was_deleted_is_made_again(harness: Harness, peer: StompPeer) -> None:
     send = made("SEND", {"destination": "/queue/q"}, b"m")
     peer.feed(send + send)
-    house.vhost.delete_queue("q")
-    house.turn()
+    harness.vhost.delete_queue("q")
+    harness.turn()
     peer.feed(send + send)
-    assert house.queue("q").ready == 2
+    assert harness.queue("q").ready == 2
 
 
-def test_arguments_of_the_first_send_are_enough(house: House, peer: StompPeer) -> None:
+def test_arguments_of_the_first_send_are_enough(harness: Harness, peer: StompPeer) -> None:
     first = made("SEND", {"destination": "/queue/q", "x-max-length": 5}, b"m")
     peer.feed(first + made("SEND", {"destination": "/queue/q"}, b"m"))
     peer.feed(made("SEND", {"destination": "/queue/q"}, b"m"))
     assert peer.heard() == []
-    assert house.queue("q").ready == 3
+    assert harness.queue("q").ready == 3
 
 
 @pytest.mark.feature("S4-72")
-def test_a_write_needs_the_permission_for_it(house: House) -> None:
+def test_a_write_needs_the_permission_for_it(harness: Harness) -> None:
     """The rules are those of AMQP, for the queue that is made and the exchange that is written to."""
-    house.user("reader")
-    house.broker.permissions.set("reader", "/", "", "", ".*")
-    house.client().declare("q", durable=True)
+    harness.user("reader")
+    harness.broker.permissions.set("reader", "/", "", "", ".*")
+    harness.client().declare("q", durable=True)
     for destination in ("/queue/q", "/amq/queue/q", "/topic/t"):
-        (answer,) = StompPeer.open(house, login="reader").ask("SEND", b"m", destination=destination)
+        (answer,) = StompPeer.open(harness, login="reader").ask("SEND", b"m", destination=destination)
         assert (answer.command, answer["message"]) == ("ERROR", "access_refused")
-    assert house.queue("q").ready == 0
+    assert harness.queue("q").ready == 0
 
 
-def test_a_body_as_large_as_allowed_is_taken_whole(house: House) -> None:
-    peer = StompPeer.open(house)
+def test_a_body_as_large_as_allowed_is_taken_whole(harness: Harness) -> None:
+    peer = StompPeer.open(harness)
     body = bytes(range(256)) * 2_000
     (receipt,) = peer.ask("SEND", body, destination="/queue/q", content_length=len(body), receipt="1")
     assert receipt.command == "RECEIPT"
     (message, *_) = peer.ask("SUBSCRIBE", destination="/queue/q", id=0)
     assert message.body == body
-    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
+    assert harness.broker.gauge.used == sum(queue.accounted for queue in harness.vhost.queues.values())
 
 
 LONG = "n" * 256
@@ -210,17 +205,19 @@ LONG = "n" * 256
         ({"destination": "/queue/q", "reply-to": "/temp-queue/" + "n" * 243}, "Invalid header"),
     ],
 )
-def test_names_that_amqp_has_no_room_for_are_refused(house: House, headers: dict[str, object], message: str) -> None:
-    peer = StompPeer.open(house)
+def test_names_that_amqp_has_no_room_for_are_refused(
+    harness: Harness, headers: dict[str, object], message: str
+) -> None:
+    peer = StompPeer.open(harness)
     peer.feed(made("SEND", headers, b"m"))
     (answer,) = peer.heard()
     assert (answer.command, answer["message"]) == ("ERROR", message)
     assert b"255 bytes" in answer.body
 
 
-def test_names_as_long_as_amqp_has_room_for_are_taken(house: House, peer: StompPeer) -> None:
+def test_names_as_long_as_amqp_has_room_for_are_taken(harness: Harness, peer: StompPeer) -> None:
     name = "n" * 255
     for destination in (f"/queue/{name}", "/queue/" + "%2F" * 255, f"/exchange/amq.topic/{name}"):
         (answer,) = peer.ask("SEND", b"m", destination=destination, receipt="1", **{name: "v"})
         assert answer.command == "RECEIPT"
-    assert house.queue("/" * 255).ready == 1
+    assert harness.queue("/" * 255).ready == 1

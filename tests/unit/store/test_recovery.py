@@ -21,7 +21,7 @@ from leveret.store.records import (
 )
 from leveret.store.recovery import LARGEST_SEGMENT, Recovered, recover
 from leveret.store.writer import segment_path
-from tests.support.store_house import StoreHouse, look, message
+from tests.support.store_harness import StoreHarness, look, message
 from tests.support.virtual_disk import VirtualDisk
 
 FULL = 4096
@@ -227,9 +227,9 @@ def test_in_the_last_segment_a_group_with_a_hole_does_not_exist_now_or_later(mis
     scribe.data = scribe.data[: at + 4] + b"?" + scribe.data[at + 5 :]
     scribe._save()
     assert scribe.bodies() == [b"one", b"five"]
-    house = StoreHouse(scribe.disk, full_size=FULL)
-    house.reclaims = False
-    house.begin()  # now there is a newer segment
+    harness = StoreHarness(scribe.disk, full_size=FULL)
+    harness.reclaims = False
+    harness.begin()  # now there is a newer segment
     assert scribe.bodies() == [b"one", b"five"]
 
 
@@ -258,16 +258,16 @@ def test_the_end_of_one_group_and_the_beginning_of_the_next_are_not_one() -> Non
 
 def test_what_was_believed_is_synced_before_anything_is_built_on_it() -> None:
     """It may have come out of the cache of a system whose process was killed."""
-    house = StoreHouse(full_size=FULL)
-    house.begin()
-    queue = house.declare()
-    house.publish([queue], b"written", synced=False)
-    house.rest()
-    recover(house.disk, {queue}, FULL)
-    (path,) = [path for path in house.disk.files() if path.endswith(".seg")]
-    last = [operation for operation in house.disk.operations if operation.path in (path, "journal")][-2:]
+    harness = StoreHarness(full_size=FULL)
+    harness.begin()
+    queue = harness.declare()
+    harness.publish([queue], b"written", synced=False)
+    harness.rest()
+    recover(harness.disk, {queue}, FULL)
+    (path,) = [path for path in harness.disk.files() if path.endswith(".seg")]
+    last = [operation for operation in harness.disk.operations if operation.path in (path, "journal")][-2:]
     assert [operation.kind for operation in last] == ["truncate", "sync_folder"]
-    assert last[0].size == house.disk.size(path)
+    assert last[0].size == harness.disk.size(path)
 
 
 def test_progress_is_told() -> None:

@@ -7,7 +7,7 @@ import pytest
 from leveret.store.records import RETURN, WAIT, Entry, returns_body
 from leveret.store.returns import MOST_TRIES, pack_return, unpack_return
 from tests.support.peer_pair import Client
-from tests.support.stored_house import StoredHouse, StoredLife
+from tests.support.stored_harness import StoredHarness, StoredLife
 
 DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
@@ -34,19 +34,19 @@ def test_a_number_without_a_time_needs_a_small_record() -> None:
 # ---- lives
 
 
-def begun(**arguments: object) -> tuple[StoredHouse, Client]:
-    """A house with a durable queue ``q`` and one for the dead."""
-    house = StoredHouse()
-    client = house.client()
+def begun(**arguments: object) -> tuple[StoredHarness, Client]:
+    """A harness with a durable queue ``q`` and one for the dead."""
+    harness = StoredHarness()
+    client = harness.client()
     client.declare("dead", durable=True)
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
     client.declare("q", durable=True, arguments=table)
-    return house, client
+    return harness, client
 
 
-def again(life: StoredLife) -> tuple[StoredHouse, Client]:
-    house = life.again()
-    return house, house.client()
+def again(life: StoredLife) -> tuple[StoredHarness, Client]:
+    harness = life.again()
+    return harness, harness.client()
 
 
 def next_count(client: Client) -> object:
@@ -66,17 +66,17 @@ def give_back(client: Client, times: int = 1) -> None:
 ENDS = pytest.mark.parametrize("end", ["stop", "crash"])
 
 
-def ended(house: StoredHouse, end: str, seconds: float = 0) -> StoredLife:
+def ended(harness: StoredHarness, end: str, seconds: float = 0) -> StoredLife:
     """A stop, or a crash after all that was asked for is on disk."""
-    return house.stopped(seconds) if end == "stop" else house.crashed(seconds, image=0)
+    return harness.stopped(seconds) if end == "stop" else harness.crashed(seconds, image=0)
 
 
 @ENDS
 def test_counts_of_deliveries_survive(end: str) -> None:
-    house, client = begun(delivery_limit=5)
+    harness, client = begun(delivery_limit=5)
     client.publish("q", b"m", delivery_mode=2)
     give_back(client, 3)
-    house, client = again(ended(house, end))
+    harness, client = again(ended(harness, end))
     assert next_count(client) == 3
 
 
@@ -84,10 +84,10 @@ def test_counts_of_deliveries_survive(end: str) -> None:
 @pytest.mark.feature("S1-20")
 def test_the_limit_holds_over_lives(end: str) -> None:
     """No restart gives a message another six."""
-    house, client = begun(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key="dead")
+    harness, client = begun(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key="dead")
     client.publish("q", b"m", delivery_mode=2)
     give_back(client, 2)
-    house, client = again(ended(house, end))
+    harness, client = again(ended(harness, end))
     give_back(client)
     assert [client.count("q"), client.count("dead")] == [0, 1]
 
@@ -96,137 +96,137 @@ def test_the_limit_holds_over_lives(end: str) -> None:
 @pytest.mark.feature("S1-14")
 def test_a_message_that_waits_goes_on_waiting(end: str) -> None:
     """By the wall, not by how long the broker ran."""
-    house, client = begun(retry_delays=[60_000, 60_000])
+    harness, client = begun(retry_delays=[60_000, 60_000])
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
-    house.advance(20)
-    house, client = again(ended(house, end, 15))
+    harness.advance(20)
+    harness, client = again(ended(harness, end, 15))
     assert client.get("q") is None
-    assert house.queue("q").ready == 0
-    house.advance(24.9)
+    assert harness.queue("q").ready == 0
+    harness.advance(24.9)
     assert client.get("q") is None
-    house.advance(0.2)
+    harness.advance(0.2)
     assert next_count(client) == 1
 
 
 @ENDS
 def test_a_wait_that_was_over_while_nobody_ran_is_over(end: str) -> None:
-    house, client = begun(retry_delays=[10_000])
+    harness, client = begun(retry_delays=[10_000])
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
-    house, client = again(ended(house, end, 10))
+    harness, client = again(ended(harness, end, 10))
     assert next_count(client) == 1
 
 
 def test_a_message_that_waits_through_two_lives() -> None:
-    house, client = begun(retry_delays=[60_000])
+    harness, client = begun(retry_delays=[60_000])
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
     for _ in range(2):
-        house, client = again(house.stopped(10))
+        harness, client = again(harness.stopped(10))
         assert client.get("q") is None
-    house.advance(39)
+    harness.advance(39)
     assert client.get("q") is None
-    house.advance(1)
+    harness.advance(1)
     assert next_count(client) == 1
 
 
 def test_what_waits_dies_of_its_age_in_the_next_life() -> None:
-    house, client = begun(retry_delays=[60_000], dead_letter_exchange="", dead_letter_routing_key="dead")
+    harness, client = begun(retry_delays=[60_000], dead_letter_exchange="", dead_letter_routing_key="dead")
     client.publish("q", b"m", delivery_mode=2, expiration="30000")
     give_back(client)
-    house, client = again(house.stopped(10))
+    harness, client = again(harness.stopped(10))
     assert client.count("dead") == 0
-    house.advance(20)
+    harness.advance(20)
     assert [client.count("q"), client.count("dead")] == [0, 1]
-    house.advance(60)
-    assert (client.count("q"), house.queue("q").bytes) == (0, 0)
+    harness.advance(60)
+    assert (client.count("q"), harness.queue("q").bytes) == (0, 0)
 
 
 def test_what_waits_dies_of_the_queues_ttl_in_the_next_life() -> None:
-    house, client = begun(
+    harness, client = begun(
         retry_delays=[60_000], message_ttl=30_000, dead_letter_exchange="", dead_letter_routing_key="dead"
     )
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
-    house, client = again(house.stopped(10))
-    house.advance(20)
+    harness, client = again(harness.stopped(10))
+    harness.advance(20)
     assert client.count("dead") == 1
 
 
 @ENDS
 def test_order_is_kept_when_some_wait(end: str) -> None:
-    house, client = begun(retry_delays=[10_000, 10_000])
+    harness, client = begun(retry_delays=[10_000, 10_000])
     client.publish("q", b"a", b"b", b"c", delivery_mode=2)
     give_back(client, 2)
-    house, client = again(ended(house, end))
+    harness, client = again(ended(harness, end))
     third = client.get("q")
     assert third is not None
     assert (third.body, client.get("q")) == (b"c", None)
     client.nack(third.tag)
-    house.advance(10)
+    harness.advance(10)
     assert [client.get("q").body for _ in range(3)] == [b"a", b"b", b"c"]  # type: ignore[union-attr]
 
 
 @ENDS
 def test_a_later_return_beats_an_earlier_wait(end: str) -> None:
     """It waited once, was given again, and its consumer vanished: that is two."""
-    house, client = begun(retry_delays=[1000] * 4)
+    harness, client = begun(retry_delays=[1000] * 4)
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
-    house.advance(1)
+    harness.advance(1)
     client.get("q")
     client.vanish()
-    client = house.client()
-    assert house.queue("q").ready == 1
-    house, client = again(ended(house, end))
+    client = harness.client()
+    assert harness.queue("q").ready == 1
+    harness, client = again(ended(harness, end))
     assert next_count(client) == 2
 
 
 def test_the_latest_of_several_waits_counts() -> None:
-    house, client = begun(retry_delays=[1000, 50_000, 50_000])
+    harness, client = begun(retry_delays=[1000, 50_000, 50_000])
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
-    house.advance(1)
+    harness.advance(1)
     give_back(client)
-    house, client = again(house.crashed(49, image=0))
+    harness, client = again(harness.crashed(49, image=0))
     assert client.get("q") is None
-    house.advance(1)
+    harness.advance(1)
     assert next_count(client) == 2
 
 
 def test_an_acked_message_leaves_no_wait_behind() -> None:
-    house, client = begun(retry_delays=[1000])
+    harness, client = begun(retry_delays=[1000])
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)
-    house.advance(1)
+    harness.advance(1)
     got = client.get("q")
     assert got is not None
     client.ack(got.tag)
-    house.rest()
-    house, client = again(house.crashed(100, image=0))
-    house.advance(100)
+    harness.rest()
+    harness, client = again(harness.crashed(100, image=0))
+    harness.advance(100)
     assert client.count("q") == 0
 
 
 @pytest.mark.parametrize("end", ["stop", "crash"])
 def test_waits_are_carried_when_their_segment_is_reclaimed(end: str) -> None:
     """Much comes and goes behind them, until the segment they were written in is gone."""
-    house, client = begun(retry_delays=[3_600_000, 1000])
+    harness, client = begun(retry_delays=[3_600_000, 1000])
     client.declare("busy", durable=True)
     client.publish("q", *[b"%d" % number for number in range(5)], delivery_mode=2)
     give_back(client, 5)
-    house.rest()
-    before = {name for name in house.disk.files() if name.endswith(".seg")}
+    harness.rest()
+    before = {name for name in harness.disk.files() if name.endswith(".seg")}
     for _ in range(60):
         client.publish("busy", *[b"x" * 1000] * 20, delivery_mode=2)
         while client.get("busy", no_ack=True) is not None:
             pass
-        house.rest()
-    assert not before & {name for name in house.disk.files() if name.endswith(".seg")}, "nothing was reclaimed"
-    house, client = again(ended(house, end, 60))
+        harness.rest()
+    assert not before & {name for name in harness.disk.files() if name.endswith(".seg")}, "nothing was reclaimed"
+    harness, client = again(ended(harness, end, 60))
     assert client.get("q") is None
-    house.advance(3600)
+    harness.advance(3600)
     found = [client.get("q") for _ in range(5)]
     assert [(each.body, (each.properties.headers or {}).get("x-delivery-count")) for each in found if each] == [
         (b"%d" % number, 1) for number in range(5)
@@ -234,19 +234,19 @@ def test_waits_are_carried_when_their_segment_is_reclaimed(end: str) -> None:
 
 
 def test_transient_messages_wait_too_and_are_gone_with_the_life() -> None:
-    house, client = begun(retry_delays=[1000])
+    harness, client = begun(retry_delays=[1000])
     client.publish("q", b"m")
     give_back(client)
-    house.advance(1)
+    harness.advance(1)
     assert next_count(client) == 1
-    house, client = again(house.stopped(10))
-    house.advance(10)
+    harness, client = again(harness.stopped(10))
+    harness.advance(10)
     assert client.count("q") == 0
 
 
 def test_counts_that_were_not_looked_at_in_a_life_are_there_in_the_next() -> None:
     """A backlog whose front is not even loaded keeps what is known of it."""
-    house, client = begun(delivery_limit=9)
+    harness, client = begun(delivery_limit=9)
     client.publish("q", *[b"x" * 1000] * 5, delivery_mode=2)
     client.publish("q", b"last", delivery_mode=2)
     held = [client.get("q") for _ in range(6)]
@@ -255,30 +255,30 @@ def test_counts_that_were_not_looked_at_in_a_life_are_there_in_the_next() -> Non
         assert last is not None
         client.nack(last.tag)
         held[-1] = client.get("q")
-    life = house.stopped()
+    life = harness.stopped()
     life.settings["queue_memory"] = 100
     for _ in range(3):
         life = life.again().stopped()
-    house, client = again(life)
+    harness, client = again(life)
     counts = [next_count(client) for _ in range(6)]
     assert counts == [1, 1, 1, 1, 1, 3]
 
 
 def test_what_waits_far_behind_the_front_is_not_given_before_its_time_in_the_next_life() -> None:
     """Nobody has read it yet: it is counted with those on disk until then, and waits all the same."""
-    house, client = begun(retry_delays=[3_600_000])
+    harness, client = begun(retry_delays=[3_600_000])
     client.publish("q", *[b"%02d" % number + b"x" * 200_000 for number in range(30)], delivery_mode=2)
     held = [client.get("q") for _ in range(30)]
     last = held[-1]
     assert last is not None
     client.nack(last.tag)
-    house, client = again(house.crashed(image=0))
+    harness, client = again(harness.crashed(image=0))
     given = []
     while (got := client.get("q", no_ack=True)) is not None:
         given.append(got.body[:2])
     assert given == [b"%02d" % number for number in range(29)]
     assert client.count("q") == 0
-    house.advance(3600)
+    harness.advance(3600)
     got = client.get("q")
     assert got is not None
     assert got.body[:2] == b"29"

@@ -40,7 +40,7 @@ class Needs(NamedTuple):
     note: str = ""
 
 
-EVERYBODY = Needs("")
+ANY_CLIENT = Needs("")
 LOGGED_IN = Needs(None)
 VIEWER = Needs(MANAGEMENT)
 MONITOR = Needs(MONITORING)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from leveret.api.openapi.description import (
     ADMIN,
+    ANY_CLIENT,
     COLUMNS,
     DONE,
     ERROR_ANSWERS,
-    EVERYBODY,
     EXPOSITION,
     LOGGED_IN,
     MONITOR,
@@ -44,7 +44,7 @@ NO_LOGIN_HERE = "Requests from localhost need no login."
 RAW = "application/octet-stream"
 BYTES = {"type": "string", "format": "binary"}
 AT = Query("at", whole("Offset of the first byte of this request in its direction"), required=True)
-TUNNELS = EVERYBODY._replace(note="The client authenticates inside the tunnel, by AMQP.")
+TUNNELS = ANY_CLIENT._replace(note="The client authenticates inside the tunnel, by AMQP.")
 CLOSED = {410: Answer("The broker closed the connection in the tunnel", ERROR_ANSWERS[410].schema)}
 TOO_MANY = {429: Answer("Too many tunnels or connections", ERROR_ANSWERS[410].schema)}
 
@@ -56,18 +56,18 @@ def _check(summary: str, **parts: dict[str, object]) -> Operation:
 NODE: Operations = {
     "GET /api/login": login.does(
         "Get the user of the session cookie",
-        EVERYBODY,
+        ANY_CLIENT,
         {200: Answer("The user, or null without a session", {"type": ["object", "null"]})},
     ),
     "POST /api/login": login.does(
         "Log in and start a session",
-        EVERYBODY,
+        ANY_CLIENT,
         {200: Answer("The user; sets the session cookie", ROW)},
         body=Body(record({"username": text(), "password": text()})),
     ),
     "POST /api/logout": login.does("Log out", LOGGED_IN, {204: DONE}),
     "GET /api/whoami": login.shows("Get the user of the request", VIEWER),
-    "GET /api/auth": login.shows("Get the login methods", EVERYBODY),
+    "GET /api/auth": login.shows("Get the login methods", ANY_CLIENT),
     "GET /api/openapi.json": overview.shows("This document", VIEWER),
     "GET /api/overview": overview.shows("Get totals, rates and listeners of the broker", VIEWER, *COLUMNS, *WINDOWS),
     "GET /api/cluster-name": overview.shows("Get the cluster name", VIEWER),

@@ -126,8 +126,8 @@ def report_of(streams: list[Source], kept: Mapping[str, Kept], gaps: list[Gap], 
     if len(lines) > MOST_GAPS:
         lines = [*lines[:MOST_GAPS], f"and {len(lines) - MOST_GAPS} more gaps"]
     is_good = not gaps and not any(differing.values()) and not any(part.copies for part in kept.values())
-    verdict = "nothing is lost: the archive has every message once" if is_good else "the archive is not whole"
-    return Report(HEADS, tuple(rows), (*lines, verdict), is_good)
+    conclusion = "nothing is lost: the archive has every message once" if is_good else "the archive is not whole"
+    return Report(HEADS, tuple(rows), (*lines, conclusion), is_good)
 
 
 JOB = Job("audit", AuditOptions, start)

@@ -1,12 +1,12 @@
-"""A broker with a disk, without a server: the House of tests/support/peer_pair.py over a store that is run by hand.
+"""A broker with a disk, without a server: the Harness of tests/support/peer_pair.py over a store that is run by hand.
 
 ``rest`` lets the disk work too, unless ``is_slow``: then nothing is written, granted or read back until ``work``.
 
-    house = StoredHouse()
-    client = house.client()
+    harness = StoredHarness()
+    client = harness.client()
     client.declare("q", durable=True)
-    house = house.stopped().again()         # a clean stop, and the next life
-    house = house.crashed().again()         # a power cut: only what was synced is left
+    harness = harness.stopped().again()         # a clean stop, and the next life
+    harness = harness.crashed().again()         # a power cut: only what was synced is left
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from leveret.clock import FrozenClock
 from leveret.session.limits import Limits
 from leveret.wire.content import body_of
 from tests.support.hand_store import HandStore, Job, run_job
-from tests.support.peer_pair import House
+from tests.support.peer_pair import Harness
 from tests.support.virtual_disk import VirtualDisk
 
 MOST_STEPS = 10_000
 
 
-class StoredHouse(House):
+class StoredHarness(Harness):
     def __init__(
         self,
         disk: VirtualDisk | None = None,
@@ -53,7 +53,7 @@ class StoredHouse(House):
             "segment_size": segment_size,
         }
         self.broker = Broker(
-            node_name="house",
+            node_name="harness",
             clock=self.clock,
             log=self.store.journal,
             memory_high_watermark=memory_high_watermark,
@@ -186,5 +186,5 @@ class StoredLife:
         self.wall = wall
         self.settings = settings
 
-    def again(self) -> StoredHouse:
-        return StoredHouse(self.disk, wall=self.wall, **self.settings)
+    def again(self) -> StoredHarness:
+        return StoredHarness(self.disk, wall=self.wall, **self.settings)

@@ -1,4 +1,4 @@
-"""A STOMP peer in a House: a real session and a real connection of a real broker, joined in memory."""
+"""A STOMP peer in a Harness: a real session and a real connection of a real broker, joined in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from leveret.session.connection import Connection
 from leveret.stomp.session import StompSession
-from tests.support.peer_pair import House, Socket
+from tests.support.peer_pair import Harness, Socket
 from tests.support.stomp_client import StompFrame, all_taken, dashed, made
 
 
@@ -36,17 +36,17 @@ class StompSocket(Socket):
 class StompPeer:
     """One STOMP connection. Everything heard is kept until it is asked for."""
 
-    def __init__(self, house: House, name: str = "stomp") -> None:
-        self.house = house
+    def __init__(self, harness: Harness, name: str = "stomp") -> None:
+        self.harness = harness
         self.socket = StompSocket()
-        self.connection = Connection(house.broker, self.socket, house.login, house.limits, name)
+        self.connection = Connection(harness.broker, self.socket, harness.login, harness.limits, name)
         self.session = self.socket.session = StompSession(self.socket, self.connection)
-        house.broker.registry.add(self.connection)
-        house.clients.append(self)  # type: ignore[arg-type]
+        harness.broker.registry.add(self.connection)
+        harness.clients.append(self)  # type: ignore[arg-type]
 
     @classmethod
-    def open(cls, house: House, version: str = "1.2", **headers: object) -> StompPeer:
-        peer = cls(house)
+    def open(cls, harness: Harness, version: str = "1.2", **headers: object) -> StompPeer:
+        peer = cls(harness)
         (answer,) = peer.connect(version, **headers)
         assert answer.command == "CONNECTED", answer
         return peer
@@ -57,10 +57,10 @@ class StompPeer:
 
     def feed(self, data: bytes) -> None:
         self.socket.held.append(data)
-        self.house.rest()
+        self.harness.rest()
 
     def pass_held(self) -> bool:
-        """What the house calls at rest: calls that wait for the loop, then bytes that wait for the reader."""
+        """What the harness calls at rest: calls that wait for the loop, then bytes that wait for the reader."""
         if self.socket.calls:
             self.socket.calls.pop(0)()
             return True
@@ -86,5 +86,5 @@ class StompPeer:
         """The wire is cut."""
         self.session.lost()
         self.connection.lost()
-        self.house.clients.remove(self)  # type: ignore[arg-type]
-        self.house.rest()
+        self.harness.clients.remove(self)  # type: ignore[arg-type]
+        self.harness.rest()

@@ -1,4 +1,4 @@
-"""A broker with a store on a virtual disk, in one thread and without time (tests/support/store_house.py)."""
+"""A broker with a store on a virtual disk, in one thread and without time (tests/support/store_harness.py)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from leveret.queues.declared_queue import GetResult
 from leveret.store.recovery import RecoveredLane, recover
 from tests.support.callback_listener import CallbackListener
 from tests.support.ledger import Ledger
-from tests.support.store_house import FULL_SIZE, StoreHouse, message
+from tests.support.store_harness import FULL_SIZE, StoreHarness, message
 from tests.support.virtual_disk import VirtualDisk
 
 MOST_TURNS = 1_000
 
 
-class BrokerHouse(StoreHouse):
+class BrokerHarness(StoreHarness):
     """Queues are known by their names."""
 
     def __init__(
@@ -27,7 +27,7 @@ class BrokerHouse(StoreHouse):
     ) -> None:
         super().__init__(disk, full_size=full_size, ledger=ledger)
         self.broker = Broker(
-            node_name="house",
+            node_name="harness",
             clock=self.clock,
             log=self.journal,
             memory_high_watermark=1 << 30,

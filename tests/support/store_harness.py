@@ -1,13 +1,13 @@
 """A store on a virtual disk, without threads: nothing is written before ``write``, no job runs before it may.
 
-    house = StoreHouse()
-    house.begin()
-    q = house.declare()
-    receipt = house.publish([q], b"one", b"two")
-    house.turn()                  # the end of a turn of the broker: what was gathered goes to the writer
-    house.write()                 # the writer works, and its news arrive
-    assert house.journal.granted >= receipt
-    assert look(house.disk.copy()).bodies(q) == [b"one", b"two"]
+    harness = StoreHarness()
+    harness.begin()
+    q = harness.declare()
+    receipt = harness.publish([q], b"one", b"two")
+    harness.turn()                  # the end of a turn of the broker: what was gathered goes to the writer
+    harness.write()                 # the writer works, and its news arrive
+    assert harness.journal.granted >= receipt
+    assert look(harness.disk.copy()).bodies(q) == [b"one", b"two"]
 
 What server/flusher.py does between the journal and the writer is done here the same way, in one thread.
 """
@@ -48,7 +48,7 @@ def message(body: bytes, *, priority: int = 0, deadline: float = NEVER, address:
     return (body, address, traits)
 
 
-class StoreHouse(Store):
+class StoreHarness(Store):
     """One life of a store. Queues are their ids; the journal tells a ledger what it is told."""
 
     def __init__(

@@ -1,10 +1,10 @@
-"""A house of streams over a disk in memory: nothing is granted, written or read before the test says so, or ``rest``.
+"""A harness of streams over a disk in memory: nothing is granted, written or read before the test says so, or ``rest``.
 
-house = StreamHouse()
-stream = house.stream()
-house.publish_all(stream, b"a", b"b")       # published, granted and written
-reader = house.reader(stream, offset="first")
-house.rest()
+harness = StreamHarness()
+stream = harness.stream()
+harness.publish_all(stream, b"a", b"b")       # published, granted and written
+reader = harness.reader(stream, offset="first")
+harness.rest()
 assert reader.bodies == [b"a", b"b"]
 """
 
@@ -20,13 +20,13 @@ from leveret.store.definitions import Change
 from leveret.wire.content import make_content, properties_of
 from leveret.wire.properties import Properties
 from tests.support.callback_listener import CallbackListener
-from tests.support.hand_store import DiskHouse, Job, run_job
+from tests.support.hand_store import DiskHarness, Job, run_job
 from tests.support.spies import ADDRESS, SpyConsumer, message
 
 MOST_STEPS = 10_000
 
 
-class StreamHouse(DiskHouse):
+class StreamHarness(DiskHarness):
     def __init__(self, *, segment_size: int = 64 << 10) -> None:
         super().__init__(64 << 20, segment_size)
         self.stream_jobs: list[Job] = []
