@@ -50,7 +50,7 @@ def test_names_of_the_readers_of_a_stream_are_bounded_over_amqp(broker: leveret.
         client.call(BasicCancel("tag"), BasicCancelOk)
         client.send(BasicConsume("s", "tag", arguments={"x-stream-consumer": "new"}))
         closed = client.expect_channel_close(406)
-        assert f"stream 's' has the offsets of {MOST} consumers" in closed.reply_text
+        assert f"stream 's' has stored offsets of {MOST} consumers" in closed.reply_text
 
 
 def test_names_of_the_consumers_of_leases_are_bounded(broker: leveret.Broker) -> None:

@@ -125,7 +125,7 @@ def test_so_many_look_at_a_time_and_others_are_asked_to_come_again(monkeypatch: 
         response, body = HttpApi(broker.http_url).send("GET", f"/api/{path}")
         answer = json.loads(body)
     assert (response.status, response.getheader("retry-after"), answer["error"]) == (503, "1", "busy")
-    assert "under way" in answer["reason"]
+    assert "browse requests are in progress" in answer["reason"]
 
 
 # ---- large messages

@@ -73,8 +73,8 @@ def test_stories_are_for_those_who_may_see_everything(broker: leveret.Broker, ad
 def test_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Path) -> None:
     cli = Cli(broker.http_url, tmp_path)
     broker.vhost().declare_queue("q")
-    assert "is not traced" in cli.run("trace", "list").output
-    assert cli.done("trace", "on") == "vhost '/' is traced\n"
+    assert "Tracing is disabled for vhost" in cli.run("trace", "list").output
+    assert cli.done("trace", "on") == "tracing enabled for vhost '/'\n"
     broker.vhost().publish("", "q", b"", Properties(message_id="m"))
     assert [row[:2] for row in cli.rows("trace", "list", "--queue", "q")] == [["m1", "m"]]
     shown = cli.done("trace", "show", "m")
@@ -84,6 +84,6 @@ def test_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Pa
     assert "no trace of message 'x'" in cli.refused("trace", "show", "x")
     cli.done("trace", "forget", "m")
     assert cli.json("trace", "list")["items"] == []
-    assert cli.done("trace", "off") == "vhost '/' is not traced\n"
+    assert cli.done("trace", "off") == "tracing disabled for vhost '/'\n"
     assert "'none' not found" in cli.refused("trace", "on", "--vhost", "none")
     assert "none" not in broker.node.broker.vhosts

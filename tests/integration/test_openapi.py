@@ -63,7 +63,7 @@ def test_the_document_knows_the_routes_of_every_room(document: dict[str, Any]) -
 @pytest.mark.feature("S4-77")
 def test_what_a_handler_says_of_itself_and_who_may_is_told(document: dict[str, Any]) -> None:
     told = document["paths"]["/api/definitions"]["post"]["description"]
-    assert "nothing is changed, and the answer says what would be" in told
+    assert "nothing is changed, and the response lists the changes that would be made" in told
     assert told.endswith("Needs the tag administrator.")
 
 

@@ -136,7 +136,7 @@ def test_credentials_show_in_no_plan(
     frame.explain(extended=True)
     shown = capsys.readouterr().out
     assert "guest" not in shown
-    with pytest.raises(Exception, match="option password is refused") as caught:
+    with pytest.raises(Exception, match="option password is not allowed") as caught:
         spark.read.format("leveret").options(queue=stream, endpoint=broker.endpoint, password="hunter2").load()
     assert "hunter2" not in str(caught.value)
 

@@ -55,7 +55,7 @@ def test_json_names_a_start_for_each_queue(broker: SparkBroker) -> None:
 @pytest.mark.parametrize(
     ("offsets", "text"),
     [
-        ('{"other": 1}', "startingOffsets names 'other', which is not read"),
+        ('{"other": 1}', "startingOffsets names 'other', which the query does not read"),
         ('{"%s": 9}', "offset 9 of queue '%s' does not exist yet, the next is 3"),
     ],
 )

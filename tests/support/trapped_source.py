@@ -23,9 +23,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from leveret.http_client import HttpConnection
 from leveret.spark import LeveretDataSource, broker_client
 from leveret.spark.lease_reader import LeaseReader
-from leveret.spark.options import Endpoint
 from leveret.spark.sink_writer import BATCH_ID, StreamSink, task_context, written_by
 from leveret.spark.stream_reader import StreamReader
 from tests.support.traps import FOLDER, Traps
@@ -68,14 +68,15 @@ class TrappedConnection(http.client.HTTPConnection):
         Fetching.connections += 1
 
 
-def trapped_connection_to(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
-    return TrappedConnection(endpoint.host, endpoint.port, timeout=seconds)
+class TrappedHttpConnection(HttpConnection):
+    def __init__(self, scheme: str, host: str, port: int, seconds: float) -> None:
+        super().__init__(scheme, host, port, seconds)
+        self._connection = TrappedConnection(host, port, timeout=seconds)
 
 
 def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A fetch whose answers have the trap in them; notes how many connections and rows it took."""
-    usual = broker_client._connection_to
-    broker_client._connection_to = trapped_connection_to
+    broker_client.HttpConnection = TrappedHttpConnection  # type: ignore[misc]
     Fetching.pipeline, Fetching.batch, Fetching.connections = pipeline, current_batch(), 0
     rows = 0
     try:
@@ -83,7 +84,7 @@ def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
             rows += batch.num_rows
             yield batch
     finally:
-        broker_client._connection_to = usual
+        broker_client.HttpConnection = HttpConnection  # type: ignore[misc]
         Fetching.pipeline = ""
     traps().note(f"{pipeline}.fetches", batch=Fetching.batch, connections=Fetching.connections, rows=rows)
 

@@ -119,6 +119,6 @@ def test_a_story_that_is_not_known_says_what_to_do(
 ) -> None:
     complaints.expect("404")
     page = log_in(address="/#/traces/%2F/7-0-1")
-    expect(page.get_by_role("alert")).to_contain_text("vhost '/' is not traced")
+    expect(page.get_by_role("alert")).to_contain_text("vhost '/' has no tracing")
     page.get_by_role("link", name="See all traces").click()
     expect(page.get_by_role("heading", name="Tracing is disabled for virtual host /")).to_be_visible()

@@ -23,7 +23,7 @@ PATTERNS = tuple(
         (r"(no connection '.*?': .*?)", r"\1: see 'leveret connections list'"),
         (r"((user|vhost) '.*?' not found)", r"\1: see 'leveret \2s list'"),
         (r"(user '.*?' has no permissions in vhost '.*?')", r"\1: set them with 'leveret permissions set'"),
-        (r"(vhost '.*?' is not traced.*?)", r"\1: enable tracing with 'leveret trace on'"),
+        (r"(vhost '.*?' has no tracing.*?)", r"\1: enable tracing with 'leveret trace on'"),
         (r"(no such path: \S+?)", r"\1: the broker may be older than this command, see 'leveret status'"),
     )
 )
