@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import regex  # noqa: F401  # takes 50 ms: loaded here, in the thread that imports this module, not by the first pattern
 from starlette.routing import Route
 
 from leveret.api import (
