@@ -1,7 +1,7 @@
-"""Links to other brokers: there are none, and the lists say so.
+"""Shovels and federation links: empty lists.
 
-Exporters and checks look for shovels and federation links in one go with everything else, and 404 is a failure to some
-of them. Who may ask is the same as in RabbitMQ.
+Exporters and monitoring checks request these lists together with all others, and some treat 404 as a failure. The
+required tags are RabbitMQ's.
 """
 
 from __future__ import annotations

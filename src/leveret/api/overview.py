@@ -1,7 +1,7 @@
-"""Everything at a glance, and small facts that tools ask for before all else.
+"""The overview, and small facts that tools request first.
 
-Who may not see all virtual hosts is told of the sums over those that it may enter, of its own connections, and nothing
-of the node.
+Users who cannot see all virtual hosts get the totals of those that they have access to, their own connections, and no
+figures of the node.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Parameters of virtual hosts, global ones, and the limits of virtual hosts and users.
 
-What can be set as a parameter is what has a meaning here: the limits of a virtual host, and policies of both kinds. As
-in RabbitMQ, policies are shown only to those who ask for their component. What the broker notes for itself under other
-components is no parameter for anybody else.
+Only parameters with an effect can be set: the limits of a virtual host, and both kinds of policies. As in RabbitMQ,
+policies are listed only if their component is requested. Components that the broker uses internally are not exposed.
 """
 
 from __future__ import annotations

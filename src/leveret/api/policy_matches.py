@@ -1,8 +1,8 @@
-"""Which policies match a queue, for those who show it.
+"""The policies that match a queue, for its row in lists.
 
-What holds for a queue is in its options; which policies that came from is matched anew, since for most patterns that
-is quicker than to look it up. A pattern that takes long on a name is not asked again for each row of each list: its
-answer is kept until the policies change.
+The effective values of a queue are in its options. The names of the matching policies are computed for each row: for
+most patterns that is faster than a lookup. The result of a pattern that is slow on a name is cached until the policies
+change.
 """
 
 from __future__ import annotations

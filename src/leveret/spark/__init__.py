@@ -22,7 +22,7 @@ __all__ = ["SCHEMA", "LeveretDataSource", "LeveretListener", "register"]
 
 
 def __getattr__(name: str) -> object:
-    """Spark is only imported by those who use it: the command line lists the pipelines without it."""
+    """Imports Spark on first use: the command line lists the pipelines without it."""
     if name == "LeveretDataSource":
         from leveret.spark.source import LeveretDataSource
 
@@ -49,7 +49,7 @@ def register(spark: SparkSession, *, carry_code: bool = False) -> None:
     if carry_code:
         from pyspark import cloudpickle
 
-        # The whole package, since errors and the version stand beside this room.
+        # The whole package: this one imports errors and the version from beside it.
         package = sys.modules[__name__.partition(".")[0]]
         cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
     spark.dataSource.register(LeveretDataSource)

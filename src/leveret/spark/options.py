@@ -176,7 +176,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def connection_options(options: Mapping[str, str]) -> Access:
-    """For those who only need to reach the broker."""
+    """The options that are needed to connect to the broker."""
     given = OptionValues(options, CONNECTION)
     given.refuse_unknown(ELSEWHERE)
     return access_of(given)
