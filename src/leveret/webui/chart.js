@@ -235,3 +235,15 @@ export function pointsOf(details, isRate) {
   });
   return rates.slice(1); // the first sample may predate the broker's history and repeat the second
 }
+
+/**
+ * The series of a chart: the rates of some counters, by label.
+ * @param {Record<string, any> | undefined} counters
+ * @param {Record<string, string>} names
+ */
+export function rateSeries(counters, names) {
+  return Object.entries(names).map(([label, name]) => ({
+    label,
+    points: pointsOf(counters?.[`${name}_details`], true),
+  }));
+}

@@ -57,3 +57,21 @@ export function section(name, content, ...buttons) {
 export function button(text, onclick, kind = "") {
   return h("button", { type: "button", class: kind, onclick }, text);
 }
+
+/**
+ * @param {Child} text
+ * @param {string} kind "warn" highlights it
+ * @param {string} [title]
+ */
+export function badge(text, kind = "", title) {
+  return h("span", { class: `badge ${kind}`, title }, text);
+}
+
+/**
+ * The card of an empty page: what is missing, and what to do next.
+ * @param {string} title
+ * @param {...Child} content
+ */
+export function emptyCard(title, ...content) {
+  return h("div", { class: "card first" }, h("h2", {}, title), content);
+}

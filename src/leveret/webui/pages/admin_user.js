@@ -2,7 +2,7 @@
 
 import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { button, objectHead, pageHead, section } from "../layout.js";
+import { badge, button, objectHead, pageHead, section } from "../layout.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { frame, isAdministrator, onlyAdministrators } from "./admin_frame.js";
@@ -27,7 +27,7 @@ export function show(place, { name }, signal, user) {
       endTrouble(trouble);
       fill(
         tags,
-        found.tags.map((tag) => h("span", { class: "badge" }, tag)),
+        found.tags.map((tag) => badge(tag)),
       );
       limits.show(found.limits);
     },

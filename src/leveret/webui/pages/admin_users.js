@@ -3,7 +3,7 @@
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { field, textInput } from "../forms.js";
-import { button, pageHead } from "../layout.js";
+import { badge, button, pageHead } from "../layout.js";
 import { additionDialog, refuseExisting } from "../list_page.js";
 import { link } from "../router.js";
 import { Table } from "../table.js";
@@ -62,19 +62,13 @@ function columns(user) {
         name === user.name && h("span", { class: "faint" }, " (you)"),
       ],
     },
-    { title: "Tags", value: (row) => row.tags, show: (tags) => tags.map((tag) => h("span", { class: "badge" }, tag)) },
+    { title: "Tags", value: (row) => row.tags, show: (tags) => tags.map((tag) => badge(tag)) },
     {
       title: "Permissions",
       rank: 2,
       value: (row) => [row.isIdle],
       show: ([isIdle]) =>
-        isIdle
-          ? h(
-              "span",
-              { class: "badge warn", title: "Open the user to set permissions for a virtual host" },
-              "no permissions",
-            )
-          : "set",
+        isIdle ? badge("no permissions", "warn", "Open the user to set permissions for a virtual host") : "set",
     },
     {
       title: "Limits",

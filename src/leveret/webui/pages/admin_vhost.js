@@ -5,7 +5,7 @@ import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { number, rate } from "../format.js";
 import { deletionDialog, dialog, field, form } from "../forms.js";
-import { button, objectHead, section } from "../layout.js";
+import { badge, button, objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -67,8 +67,8 @@ class View {
     setText(this.description, vhost.description);
     fill(
       this.badges,
-      vhost.tracing && h("span", { class: "badge warn" }, "tracing"),
-      vhost.tags.map((tag) => h("span", { class: "badge" }, tag)),
+      vhost.tracing && badge("tracing", "warn"),
+      vhost.tags.map((tag) => badge(tag)),
     );
     this.tiles.show({
       Ready: number(vhost.messages_ready),

@@ -4,7 +4,7 @@ import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { number, rate } from "../format.js";
 import { field, textInput } from "../forms.js";
-import { button, pageHead } from "../layout.js";
+import { badge, button, pageHead } from "../layout.js";
 import { additionDialog, refuseExisting } from "../list_page.js";
 import { link } from "../router.js";
 import { numeric, Table } from "../table.js";
@@ -52,10 +52,7 @@ function columns() {
       title: "Tags",
       rank: 3,
       value: (row) => [row.tags, row.tracing],
-      show: ([tags, isTraced]) => [
-        isTraced && h("span", { class: "badge warn" }, "tracing"),
-        tags.map((tag) => h("span", { class: "badge" }, tag)),
-      ],
+      show: ([tags, isTraced]) => [isTraced && badge("tracing", "warn"), tags.map((tag) => badge(tag))],
     },
     numeric("Ready", "messages_ready", number),
     numeric("Unacked", "messages_unacknowledged", number),

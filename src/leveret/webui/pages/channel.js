@@ -1,10 +1,10 @@
 // One channel: unacked and unconfirmed messages, rates, consumers.
 
 import { path as at, get } from "../api.js";
-import { lineChart, pointsOf } from "../chart.js";
+import { lineChart, rateSeries } from "../chart.js";
 import { fill, fillFor, h } from "../dom.js";
 import { number, rate } from "../format.js";
-import { objectHead, section } from "../layout.js";
+import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -18,11 +18,7 @@ export const under = "Connections";
 export const title = ({ name }) => name;
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = [
-  ["Publish", "publish"],
-  ["Confirm", "confirm"],
-  ["Deliver", "deliver_get"],
-];
+const RATES = { Publish: "publish", Confirm: "confirm", Deliver: "deliver_get" };
 
 export function show(place, { name }, signal) {
   const address = at`/api/channels/${name}`;
@@ -42,7 +38,7 @@ export function show(place, { name }, signal) {
         h("a", { href: connectionLink(connection) }, connection),
         " ",
         stateBadge(channel.state),
-        mode && h("span", { class: "badge" }, mode),
+        mode && badge(mode),
       ]);
       tiles.show({
         Unacked: number(channel.messages_unacknowledged),
@@ -53,10 +49,7 @@ export function show(place, { name }, signal) {
         Consumers: number(channel.consumer_count),
       });
       const stats = channel.message_stats ?? {};
-      rates.draw(
-        RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
-        rate,
-      );
+      rates.draw(rateSeries(stats, RATES), rate);
     },
     (problem) => showTrouble(trouble, problem, "All connections", "#/connections"),
   );

@@ -1,13 +1,13 @@
 // One connection: client, data rates, channels; and closing it.
 
 import { path as at, get } from "../api.js";
-import { lineChart, pointsOf } from "../chart.js";
+import { lineChart, rateSeries } from "../chart.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, number } from "../format.js";
 import { dialog, field, form } from "../forms.js";
-import { objectHead, section } from "../layout.js";
+import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
@@ -21,10 +21,7 @@ export const title = ({ name }) => name;
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const REASON = "Closed by an operator";
-const TRAFFIC = [
-  ["From client", "recv_oct"],
-  ["To client", "send_oct"],
-];
+const TRAFFIC = { "From client": "recv_oct", "To client": "send_oct" };
 
 export function show(place, { name }, signal, user) {
   const address = at`/api/connections/${name}`;
@@ -82,10 +79,7 @@ class View {
       Sent: bytes(connection.send_oct),
       "Send pending": bytes(connection.send_pend),
     });
-    this.traffic.draw(
-      TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })),
-      byteRate,
-    );
+    this.traffic.draw(rateSeries(connection, TRAFFIC), byteRate);
     this.#showClient(connection.client_properties ?? {});
     fill(this.table, facts(agreedIn(connection)));
   }
@@ -95,10 +89,7 @@ class View {
     const known = Object.entries(capabilities ?? {})
       .filter(([, isThere]) => isThere)
       .map(([name]) => name);
-    fill(
-      this.capabilities,
-      known.length > 0 && [h("h3", {}, "Capabilities"), known.map((name) => h("span", { class: "badge" }, name))],
-    );
+    fill(this.capabilities, known.length > 0 && [h("h3", {}, "Capabilities"), known.map((name) => badge(name))]);
   }
 
   fail(problem) {

@@ -1,7 +1,7 @@
 // Formats names, states and rates of connections and channels.
 
-import { h } from "../dom.js";
 import { bytes, isNumber, NONE } from "../format.js";
+import { badge } from "../layout.js";
 import { link } from "../router.js";
 
 /** The name that the client provides, or its library, or its address. */
@@ -34,7 +34,7 @@ export function moment(milliseconds) {
 
 /** Highlights any state other than running. */
 export function stateBadge(state) {
-  return h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? NONE);
+  return badge(state ?? NONE, state === "running" ? "" : "warn");
 }
 
 export function connectionLink(name) {

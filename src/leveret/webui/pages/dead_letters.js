@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, number, plural } from "../format.js";
 import { RunningJobs } from "../jobs.js";
-import { pageHead } from "../layout.js";
+import { badge, emptyCard, pageHead } from "../layout.js";
 import { listAddress, listTable } from "../list_page.js";
 import { go, link } from "../router.js";
 import { rowsSource } from "../table.js";
@@ -94,7 +94,7 @@ class Page {
           h(
             "a",
             { href: groupLink(group) },
-            h("span", { class: "badge warn", title: REASONS[group.reason] ?? group.reason }, group.reason),
+            badge(group.reason, "warn", REASONS[group.reason] ?? group.reason),
             ` ${group.origin_queue}`,
           ),
       },
@@ -212,10 +212,8 @@ function noDeadLetters(names) {
   return h(
     "div",
     {},
-    h(
-      "div",
-      { class: "card first" },
-      h("h2", {}, "No queue has a dead-letter exchange yet"),
+    emptyCard(
+      "No queue has a dead-letter exchange yet",
       h(
         "p",
         {},

@@ -1,12 +1,12 @@
 // One exchange: rates, bindings, topology, route tester.
 
 import { path as at, get } from "../api.js";
-import { lineChart, pointsOf } from "../chart.js";
+import { lineChart, rateSeries } from "../chart.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { number, rate } from "../format.js";
-import { objectHead } from "../layout.js";
+import { badge, objectHead } from "../layout.js";
 import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
@@ -22,10 +22,7 @@ export const under = "Exchanges";
 export const title = ({ name }) => shownExchange(nameOf(name));
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = [
-  ["Publish (in)", "publish_in"],
-  ["Publish (out)", "publish_out"],
-];
+const RATES = { "Publish (in)": "publish_in", "Publish (out)": "publish_out" };
 
 /** The broker's name of the exchange. */
 function nameOf(inAddress) {
@@ -115,7 +112,7 @@ class View {
     const policy = exchange.policy ? [`policy ${exchange.policy}`] : [];
     fill(
       this.badges,
-      [...featuresOf(exchange), ...policy].map((text) => h("span", { class: "badge" }, text)),
+      [...featuresOf(exchange), ...policy].map((text) => badge(text)),
     );
     const stats = exchange.message_stats ?? {};
     this.tiles.show({
@@ -124,10 +121,7 @@ class View {
       Published: number(stats.publish_in),
       Routed: number(stats.publish_out),
     });
-    this.rates.draw(
-      RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
-      rate,
-    );
+    this.rates.draw(rateSeries(stats, RATES), rate);
     const { type, arguments: own, policy: name = "none", effective_policy_definition: definition } = exchange;
     fill(this.table, facts({ type, ...own, policy: name, ...definition }));
   }

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { rate } from "../format.js";
 import { check, choice, field, textInput } from "../forms.js";
 import { objectOf } from "../json_object.js";
-import { button, pageHead } from "../layout.js";
+import { badge, button, pageHead } from "../layout.js";
 import { additionDialog, finder, listSource, listTable, nameColumn, VHOST, vhostField } from "../list_page.js";
 import { go, link } from "../router.js";
 import { numeric } from "../table.js";
@@ -59,7 +59,7 @@ export function featuresOf(exchange) {
 }
 
 function badges(features) {
-  return features.map((text) => h("span", { class: "badge" }, text));
+  return features.map((text) => badge(text));
 }
 
 async function goToTopology() {

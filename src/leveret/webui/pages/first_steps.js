@@ -2,6 +2,7 @@
 
 import { copyButton } from "../clipboard.js";
 import { h } from "../dom.js";
+import { emptyCard } from "../layout.js";
 
 /** `makeQueue` is called by the button. */
 export function firstSteps(user, overview, makeQueue, vhost = "") {
@@ -18,16 +19,9 @@ export function firstSteps(user, overview, makeQueue, vhost = "") {
     'channel.basic_publish("", "hello", b"Hello, Leveret")',
     "connection.close()",
   ].join("\n");
-  return h(
-    "div",
-    { class: "card first" },
-    h(
-      "h2",
-      {},
-      vhost
-        ? `No queues in virtual host ${vhost} yet: send your first message`
-        : "No queues yet: send your first message",
-    ),
+  const where = vhost ? ` in virtual host ${vhost}` : "";
+  return emptyCard(
+    `No queues${where} yet: send your first message`,
     h("p", {}, "Any RabbitMQ client works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
     h("pre", {}, code),
     h(

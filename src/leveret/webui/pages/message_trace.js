@@ -4,7 +4,7 @@ import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, duration, plural } from "../format.js";
-import { objectHead } from "../layout.js";
+import { badge, objectHead } from "../layout.js";
 import { notify, notifyError, problemBox } from "../notices.js";
 import { poll } from "../poll.js";
 import { go, link } from "../router.js";
@@ -187,7 +187,7 @@ const WORDS = {
     " to ",
     clientOf(event),
     event.consumer_tag && [", consumer ", h("code", {}, event.consumer_tag)],
-    event.redelivered && h("span", { class: "badge warn" }, "redelivered"),
+    event.redelivered && badge("redelivered", "warn"),
   ],
   acked: (event, vhost) => [
     "in ",

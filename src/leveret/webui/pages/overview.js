@@ -1,7 +1,7 @@
 // Overview of the broker: totals, rates, alarms, longest queues, node.
 
 import { get } from "../api.js";
-import { lineChart, pointsOf } from "../chart.js";
+import { lineChart, pointsOf, rateSeries } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { pageHead } from "../layout.js";
@@ -20,11 +20,7 @@ const SPANS = [
   ["1 h", 3600, 60],
   ["8 h", 28800, 300],
 ];
-const RATES = [
-  ["Publish", "publish"],
-  ["Deliver", "deliver_get"],
-  ["Ack", "ack"],
-];
+const RATES = { Publish: "publish", Deliver: "deliver_get", Ack: "ack" };
 
 export function show(place, _parameters, signal, user) {
   const maySeeNodes = user.tags.includes("monitoring") || user.tags.includes("administrator");
@@ -63,7 +59,7 @@ export function show(place, _parameters, signal, user) {
       fill(trouble);
       tiles.show(overview);
       queued.draw(lengthsOf(overview.queue_totals ?? {}));
-      moved.draw(ratesOf(overview.message_stats ?? {}), rate);
+      moved.draw(rateSeries(overview.message_stats, RATES), rate);
       showListeners(listeners, overview);
       const isNew = overview.object_totals?.queues === 0;
       longest.hidden = isNew;
@@ -151,10 +147,6 @@ function lengthsOf(totals) {
     { label: "Unacked", points: pointsOf(totals.messages_unacknowledged_details), now: totals.messages_unacknowledged },
     { label: "Total", points: pointsOf(totals.messages_details), now: totals.messages },
   ];
-}
-
-function ratesOf(stats) {
-  return RATES.map(([label, name]) => ({ label, points: pointsOf(stats[`${name}_details`], true) }));
 }
 
 function alarmsOf(nodes) {

@@ -7,7 +7,7 @@ import { fill, h } from "../dom.js";
 import { facts } from "../facts.js";
 import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { dialog } from "../forms.js";
-import { pageHead, section } from "../layout.js";
+import { badge, pageHead, section } from "../layout.js";
 import { notify, showProblem, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -109,8 +109,7 @@ function queryTable(rows, signal) {
         sort: "state",
         width: "s",
         value: (row) => row.state,
-        show: (state) =>
-          h("span", { class: `badge ${RUNNING.includes(state) || state === "stopped" ? "" : "warn"}` }, state),
+        show: (state) => badge(state, RUNNING.includes(state) || state === "stopped" ? "" : "warn"),
       },
       { title: "Sources", rank: 2, value: readsOf, show: readLinks },
       { title: "Sink", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
@@ -242,7 +241,7 @@ function leaseTable(rows, signal, release) {
 }
 
 function shownAge(age) {
-  return age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age);
+  return age > OLD ? badge(duration(age), "warn") : duration(age);
 }
 
 function release(lease, changed) {

@@ -1,12 +1,12 @@
 // One queue: rates, consumers, bindings and messages.
 
 import { path as at, get, post, remove } from "../api.js";
-import { lineChart, pointsOf } from "../chart.js";
+import { lineChart, pointsOf, rateSeries } from "../chart.js";
 import { fill, fillFor, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
-import { objectHead, section } from "../layout.js";
+import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { rowsSource, Table } from "../table.js";
@@ -27,6 +27,7 @@ export const under = "Queues";
 export const title = ({ name }) => name;
 
 const SEVERAL = 8; // number of rows from which a filter is shown
+const RATES = { Publish: "publish", Deliver: "deliver_get", Ack: "ack" };
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
 
 export function show(place, { vhost, name }, signal, user) {
@@ -112,7 +113,7 @@ class View {
     );
     const isPaused = queue.state === "paused";
     const badges = badgesOf(queue);
-    fillFor(this.badges, badges, () => badges.map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
+    fillFor(this.badges, badges, () => badges.map(([text, kind]) => badge(text, kind)));
     setText(this.pause, isPaused ? "Resume queue" : "Pause queue");
     this.publish.disabled = this.pause.disabled = this.remove.disabled = false;
     this.purge.disabled = !queue.messages_ready;
@@ -131,14 +132,7 @@ class View {
       { label: "Ready", points: pointsOf(queue.messages_ready_details), now: queue.messages_ready },
       { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details), now: queue.messages_unacknowledged },
     ]);
-    this.rates.draw(
-      [
-        ["Publish", "publish"],
-        ["Deliver", "deliver_get"],
-        ["Ack", "ack"],
-      ].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
-      rate,
-    );
+    this.rates.draw(rateSeries(stats, RATES), rate);
     this.#showFacts(queue);
   }
 

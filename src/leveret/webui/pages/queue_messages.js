@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, plural } from "../format.js";
+import { badge } from "../layout.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { problemBox } from "../notices.js";
 import { asHex, asJson, asText, bytesOf, isReadable } from "../payload.js";
@@ -196,7 +197,7 @@ function summary(one, body, number) {
     h("span", { class: "faint ordinal right" }, `${number + 1}`),
     h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))),
     h("span", { class: "faint right" }, bytes(one.payload_bytes)),
-    one.redelivered && h("span", { class: "badge warn" }, "redelivered"),
+    one.redelivered && badge("redelivered", "warn"),
   ];
 }
 

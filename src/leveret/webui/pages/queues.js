@@ -5,7 +5,7 @@ import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { duration, isNumber, number, rate } from "../format.js";
 import { check, choice, field, textInput } from "../forms.js";
-import { button, pageHead } from "../layout.js";
+import { badge, button, pageHead } from "../layout.js";
 import {
   additionDialog,
   finder,
@@ -144,9 +144,8 @@ export function drain(seconds, messages) {
 function badges([state, type]) {
   const isOrdinary = !type || type === "classic"; // for other types the type is shown instead of the state
   return [
-    (isOrdinary || state !== "running") &&
-      h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"),
-    !isOrdinary && h("span", { class: "badge" }, type),
+    (isOrdinary || state !== "running") && badge(state ?? "–", state === "running" ? "" : "warn"),
+    !isOrdinary && badge(type),
   ];
 }
 

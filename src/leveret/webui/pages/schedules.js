@@ -3,7 +3,7 @@
 import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
-import { pageHead } from "../layout.js";
+import { emptyCard, pageHead } from "../layout.js";
 import { listTable } from "../list_page.js";
 import { notify, undoable } from "../notices.js";
 import { numeric, rowsSource } from "../table.js";
@@ -150,10 +150,8 @@ function howToSchedule() {
   return h(
     "div",
     {},
-    h(
-      "div",
-      { class: "card first" },
-      h("h2", {}, "No scheduled messages"),
+    emptyCard(
+      "No scheduled messages",
       h(
         "p",
         {},

@@ -2,6 +2,7 @@
 
 import { copyButton } from "../clipboard.js";
 import { h } from "../dom.js";
+import { emptyCard } from "../layout.js";
 
 export function sparkSteps(user) {
   const login = user.name === "guest" ? "" : `, "username": ${JSON.stringify(user.name)}`;
@@ -12,10 +13,8 @@ export function sparkSteps(user) {
     'orders = spark.readStream.format("leveret").options(**broker, queue="orders", startingOffsets="earliest").load()',
     'orders.writeStream.format("console").start()',
   ].join("\n");
-  return h(
-    "div",
-    { class: "card first" },
-    h("h2", {}, "No Spark queries yet: read a stream or a queue"),
+  return emptyCard(
+    "No Spark queries yet: read a stream or a queue",
     h(
       "p",
       {},

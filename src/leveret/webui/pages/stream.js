@@ -2,10 +2,10 @@
 
 import { amount, lagColumn } from "../amount.js";
 import { path as at, get, remove } from "../api.js";
-import { lineChart, pointsOf, sparkline } from "../chart.js";
+import { lineChart, pointsOf, rateSeries, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
-import { objectHead, section } from "../layout.js";
+import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -21,11 +21,7 @@ export const under = "Streams";
 export const title = ({ name }) => name;
 
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = [
-  ["Publish", "publish"],
-  ["Deliver", "deliver_get"],
-  ["Ack", "ack"],
-];
+const RATES = { Publish: "publish", Deliver: "deliver_get", Ack: "ack" };
 
 export function show(place, { vhost, name }, signal) {
   const view = new View(vhost, name);
@@ -108,14 +104,11 @@ class View {
     else endTrouble(this.trouble);
     fill(
       this.badges,
-      badgesOf(stream).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)),
+      badgesOf(stream).map(([text, kind]) => badge(text, kind)),
     );
     this.tiles.show(Object.fromEntries(tilesOf(stream)));
     const stats = stream.message_stats ?? {};
-    this.rates.draw(
-      RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
-      rate,
-    );
+    this.rates.draw(rateSeries(stats, RATES), rate);
     this.lengths.draw([
       {
         label: stream.kind === "shards" ? "Ready" : "Messages",
@@ -237,7 +230,7 @@ function partitions(stream, isSharded, signal) {
 
 function partitionName([name, vhost, isDraining], isSharded) {
   const address = isSharded ? link`/queues/${vhost}/${name}` : link`/streams/${vhost}/${name}`;
-  return [isDraining && h("span", { class: "badge warn" }, "draining"), h("a", { href: address }, name)];
+  return [isDraining && badge("draining", "warn"), h("a", { href: address }, name)];
 }
 
 function readers(rows, lags, signal, deleteOffset) {
@@ -306,8 +299,7 @@ function readerName([name, tag, isPinned]) {
   return [
     name ?? h("span", { class: "faint" }, tag),
     " ",
-    isPinned &&
-      h("span", { class: "badge", title: "Retention keeps messages that this reader has not read" }, "pinned"),
+    isPinned && badge("pinned", "", "Retention keeps messages that this reader has not read"),
   ];
 }
 

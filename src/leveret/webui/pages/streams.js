@@ -5,7 +5,7 @@ import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
 import { choice, field, textInput } from "../forms.js";
-import { button, pageHead } from "../layout.js";
+import { badge, button, emptyCard, pageHead } from "../layout.js";
 import { additionDialog, finder, listSource, listTable, nameColumn, VHOST, vhostField } from "../list_page.js";
 import { link } from "../router.js";
 import { numeric } from "../table.js";
@@ -80,16 +80,16 @@ function columns(lags) {
 
 function badges([kind, partitions, state, problem]) {
   return [
-    h("span", { class: "badge" }, kind === "stream" ? kind : `${kind} · ${partitions}`),
-    state === "paused" && h("span", { class: "badge warn" }, state),
-    problem && h("span", { class: "badge warn", title: problem }, "no partitions"),
+    badge(kind === "stream" ? kind : `${kind} · ${partitions}`),
+    state === "paused" && badge(state, "warn"),
+    problem && badge("no partitions", "warn", problem),
   ];
 }
 
 function share([value, partitions]) {
   if (typeof value !== "number") return "–";
   const text = `${Math.round(value * 100)} %`;
-  return isUneven(value, partitions) ? h("span", { class: "badge warn" }, text) : text;
+  return isUneven(value, partitions) ? badge(text, "warn") : text;
 }
 
 /** Whether one of the partitions has much more than its fair share. */
@@ -98,10 +98,8 @@ export function isUneven(value, partitions) {
 }
 
 function nothingYet() {
-  return h(
-    "div",
-    { class: "card first" },
-    h("h2", {}, "No streams yet"),
+  return emptyCard(
+    "No streams yet",
     h(
       "p",
       {},

@@ -3,7 +3,7 @@
 import { path as at, get, put, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
-import { pageHead } from "../layout.js";
+import { badge, emptyCard, pageHead } from "../layout.js";
 import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go, link } from "../router.js";
 import { numeric, Table } from "../table.js";
@@ -176,7 +176,7 @@ function columns(vhost) {
       sort: "last",
       width: "m",
       value: (row) => row.last,
-      show: (last) => h("span", { class: "badge" }, last),
+      show: (last) => badge(last),
     },
     { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
     { title: "Routing key", sort: "routing_key", rank: 2, value: (row) => row.routing_key },
@@ -202,10 +202,8 @@ function waiting() {
 }
 
 function switchedOff(vhost, mayChange, enable) {
-  const card = h(
-    "div",
-    { class: "card first" },
-    h("h2", {}, `Tracing is disabled for virtual host ${vhost}`),
+  const card = emptyCard(
+    `Tracing is disabled for virtual host ${vhost}`,
     h(
       "p",
       {},
