@@ -6,7 +6,7 @@ import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { number, rate } from "../format.js";
-import { badge, objectHead } from "../layout.js";
+import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
@@ -64,30 +64,23 @@ export function show(place, parameters, signal) {
     h(
       "div",
       { class: "two" },
-      section("Incoming bindings", toHere, name && (() => bindingDialog(vhost, name, "destination", changed))),
-      section("Outgoing bindings", fromHere, name && (() => bindingDialog(vhost, name, "source", changed))),
+      section(
+        "Incoming bindings",
+        toHere.element,
+        name && addButton("incoming", () => bindingDialog(vhost, name, "destination", changed)),
+      ),
+      section(
+        "Outgoing bindings",
+        fromHere.element,
+        name && addButton("outgoing", () => bindingDialog(vhost, name, "source", changed)),
+      ),
     ),
     view.facts,
   );
 }
 
-function section(name, table, add) {
-  return h(
-    "section",
-    {},
-    h(
-      "header",
-      { class: "section-head" },
-      h("h2", {}, name),
-      add &&
-        h(
-          "button",
-          { type: "button", "aria-label": `Add ${name.toLowerCase().slice(0, -1)}`, onclick: add },
-          "Add binding …",
-        ),
-    ),
-    table.element,
-  );
+function addButton(kind, add) {
+  return h("button", { type: "button", "aria-label": `Add ${kind} binding`, onclick: add }, "Add binding …");
 }
 
 class View {
