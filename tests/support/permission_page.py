@@ -50,8 +50,8 @@ ARGUMENTS = """
 
 An argument, header or field that names another object, or makes the broker act on one, needs permissions for that as
 well, in every protocol. *new* is the name of the object that is declared; *x*, *t* (a topic exchange), *q* and *s* (a
-stream) are the objects that are named. Topic permissions are checked only if the user has one for the exchange. Policies
-need none of this: setting them takes the tag `policymaker`.
+stream) are the objects that are named. Topic permissions are checked only if the user has one for the exchange.
+Policies need none of this: setting them takes the tag `policymaker`.
 
 | Operation | Needs |
 |---|---|
