@@ -1,4 +1,4 @@
-"""The pages of the administration: what is done on them is done at the broker."""
+"""The admin pages: actions on them change the broker."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_ctrl_k_leads_to_users_virtual_hosts_and_policies(broker: leveret.Broker
         expect(page.get_by_role("heading", name=name)).to_be_visible()
 
 
-# ---- names that somebody chose
+# ---- unusual names
 
 
 def furnish_with_canaries(broker: leveret.Broker) -> None:

@@ -1,4 +1,4 @@
-"""Who is connected: the list, one connection, one channel."""
+"""Connections: the list, one connection, one channel."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_connections_are_listed_filtered_and_found(
         page.get_by_role("searchbox").fill("ann")
         expect(rows).to_have_count(3)
         stand_still(page)
-        page.reload()  # with the filter in the address: so from the first look on
+        page.reload()  # the filter is in the URL and applies from the start
         expect(rows).to_have_count(3)
         page.clock.resume()
         page.get_by_role("searchbox").fill("TILL")
@@ -103,8 +103,8 @@ def test_a_connection_is_closed_with_a_reason(broker: leveret.Broker, log_in: Lo
 
 def test_a_connection_that_is_gone_is_told(log_in: LogIn, complaints: Complaints) -> None:
     complaints.expect("404")
-    page = log_in(address="/#/connections/nobody")
-    expect(page.get_by_role("alert").first).to_contain_text("no connection 'nobody'")
+    page = log_in(address="/#/connections/missing")
+    expect(page.get_by_role("alert").first).to_contain_text("no connection 'missing'")
     expect(page.get_by_role("button", name="Close connection …")).to_be_disabled()
     page.goto("/#/channels/nothing")
     expect(page.get_by_role("alert").first).to_contain_text("no channel 'nothing'")

@@ -1,4 +1,4 @@
-"""What died, by cause; looked at, sent back and deleted through the page."""
+"""Dead letters by cause: browse, retry and delete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def reject(vhost: EmbeddedVhost, queue: str) -> None:
 
 
 def bury(broker: leveret.Broker) -> None:
-    """Six orders that somebody refused, two mails that waited too long, all in queue dead."""
+    """Six rejected orders and two expired mails, all in the queue dead."""
     vhost = broker.vhost()
     vhost.declare_exchange("shop", "topic")
     vhost.declare_queue("dead", durable=True)
@@ -126,7 +126,7 @@ def test_a_group_is_deleted_and_it_can_be_undone(broker: leveret.Broker, log_in:
 
 
 def test_a_group_without_exchange_or_key_holds_no_others(broker: leveret.Broker, log_in: LogIn) -> None:
-    """Empty names were left out of the question: "all that are shown" were messages of other groups too."""
+    """Empty names were left out of the request, so messages of other groups were shown too."""
     vhost = broker.vhost()
     vhost.declare_exchange("shop", "topic")
     vhost.declare_queue("dead")

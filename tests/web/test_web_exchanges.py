@@ -1,4 +1,4 @@
-"""The list of exchanges, one exchange with its picture, and where a routing key would go."""
+"""The list of exchanges, one exchange with its topology, and the route tester."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNDO = 5_100  # milliseconds, and a little
 
 
 def furnish_shop(broker: leveret.Broker) -> None:
-    """An exchange that feeds queues and another exchange, with what nobody takes and what died."""
+    """An exchange that routes to queues and to another exchange, with alternate and dead-letter exchanges."""
     shop = broker.vhost()
     shop.declare_exchange("lost", "fanout", durable=True)
     shop.declare_exchange("dead", "direct", durable=True)
@@ -205,7 +205,7 @@ def test_a_circle_ends_and_an_exchange_that_is_missing_is_told(
 def test_bindings_are_added_and_taken_away(
     broker: leveret.Broker, page: Page, log_in: LogIn, complaints: Complaints
 ) -> None:
-    complaints.expect("404")  # for what is bound to nobody
+    complaints.expect("404")  # binding a queue that does not exist
     vhost = broker.vhost()
     vhost.declare_exchange("shop", "topic")
     vhost.declare_exchange("web", "topic")
@@ -215,10 +215,10 @@ def test_bindings_are_added_and_taken_away(
     expect(page.get_by_text("No outgoing bindings")).to_be_visible()
     expect(page.get_by_text("No bindings yet")).to_be_visible()
     page.get_by_role("button", name="Add outgoing binding").click()
-    page.get_by_label("Destination", exact=True).fill("nobody")
+    page.get_by_label("Destination", exact=True).fill("missing")
     page.get_by_role("dialog").get_by_label("Routing key").fill("x/%y.*")
     page.get_by_role("dialog").get_by_role("button", name="Add binding").click()
-    expect(page.get_by_role("alert")).to_contain_text("nobody")
+    expect(page.get_by_role("alert")).to_contain_text("missing")
     page.get_by_label("Destination", exact=True).fill("a/b ü")
     page.get_by_role("textbox", name="Arguments").fill('{"x-colour": "red"}')
     page.get_by_role("dialog").get_by_role("button", name="Add binding").click()

@@ -1,4 +1,4 @@
-"""The page without a mouse."""
+"""The management UI without a mouse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_what_is_called_just_so_is_found_first(broker: leveret.Broker, log_in: L
 def test_who_types_faster_than_the_page_looks_goes_where_that_leads(
     broker: leveret.Broker, page: Page, log_in: LogIn
 ) -> None:
-    """Enter within 150 ms led to the overview, the first in the list that was there before."""
+    """Enter within 150 ms opened the overview, the first entry of the previous results."""
     broker.vhost().declare_queue("orders")
     stand_still(page)
     log_in(address="/#/queues")

@@ -1,4 +1,4 @@
-"""What all lists have in common: they are full at first sight, and are looked at in the same way after Back."""
+"""Common to all lists: rows are shown at once, and filter and order survive Back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add_vhost(broker: leveret.Broker, name: str) -> None:
 
 @pytest.mark.feature("S4-78")
 def test_a_list_is_full_at_first_sight(broker: leveret.Broker, page: Page, log_in: LogIn) -> None:
-    """Before, it was as long as a list of no height can be, until the next question five seconds later."""
+    """Before, a list without height showed few rows until the next poll, five seconds later."""
     for number in range(60):
         broker.vhost().declare_queue(f"q{number:02}")
     stand_still(page)

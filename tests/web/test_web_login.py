@@ -1,4 +1,4 @@
-"""Logging in at the page, and out."""
+"""Login and logout."""
 
 from __future__ import annotations
 

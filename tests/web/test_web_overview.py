@@ -1,4 +1,4 @@
-"""The overview: the whole broker at a glance."""
+"""The overview page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 import leveret
 from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, furnish, stand_still
 
-INTERVAL = 5_000  # milliseconds between two questions of the page
+INTERVAL = 5_000  # milliseconds between two polls
 
 
 @pytest.mark.feature("S4-78")

@@ -1,4 +1,4 @@
-"""Spark queries and leases on the page."""
+"""The page of Spark queries and leases."""
 
 from __future__ import annotations
 

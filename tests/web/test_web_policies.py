@@ -1,4 +1,4 @@
-"""Policies and definitions on the pages of the administration."""
+"""The admin pages for policies and definitions."""
 
 from __future__ import annotations
 

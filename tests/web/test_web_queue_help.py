@@ -1,4 +1,4 @@
-"""The page of a queue says why messages wait there; and a queue ends there."""
+"""The page of a queue: why messages are waiting, and deleting the queue."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Broker, lo
     channel.basic_qos(prefetch_count=2)
     channel.basic_consume("orders", lambda *_: None)
 
-    page = log_in()  # the overview: where to look
+    page = log_in()  # the overview
     longest = page.get_by_role("region", name="queues")
     expect(longest.locator(".rows tr")).to_have_count(2)
     expect(longest.locator(".rows tr").nth(1)).to_contain_text("No consumers.")
@@ -63,7 +63,7 @@ def test_streams_do_not_hide_the_queues_in_which_messages_wait(broker: leveret.B
 
 
 def nobody_is_blamed_for_what_others_hold(page: Page) -> None:
-    """By the numbers of queues that somebody polls, and in which leases hold more than consumers may."""
+    """For queues that are read by basic.get, and queues with more leased messages than the prefetch allows."""
     briefs = """async (queue) => {
         const { findingsOf } = await import("/web/pages/queue_findings.js");
         return findingsOf(queue).map((one) => one.brief);

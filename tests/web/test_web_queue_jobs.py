@@ -1,4 +1,4 @@
-"""What is done to many messages of a queue: counted first, then done, watched and cancelled."""
+"""Jobs on many messages of a queue: dry run, start, progress and cancel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_messages_are_searched_by_json_and_moved(
     expect(page.locator("details.message")).to_have_count(3)
     page.get_by_role("button", name="Move …").click()
     box = page.get_by_role("dialog", name="Move messages from orders")
-    expect(box.get_by_label("JSON path and value")).to_have_value("customer.id=2")  # what is looked at
+    expect(box.get_by_label("JSON path and value")).to_have_value("customer.id=2")  # preset from the filter of the list
     box.get_by_label("Destination queue").fill("nowhere")
     box.get_by_role("button", name="Count messages").click()
     expect(box.get_by_role("alert")).to_contain_text("no queue 'nowhere'")
@@ -51,7 +51,7 @@ def test_messages_are_searched_by_json_and_moved(
     assert not does_not_fit(page)
     assert counts(broker) == (10, 0)
     box.get_by_label("JSON path and value").fill("customer.id=1")
-    expect(box.get_by_text("Would move")).to_be_hidden()  # that was a count of something else
+    expect(box.get_by_text("Would move")).to_be_hidden()  # the filter has changed
     box.get_by_label("JSON path and value").fill("")
     box.get_by_label("Header selector").fill("urgent = TRUE")
     box.get_by_role("button", name="Count messages").click()

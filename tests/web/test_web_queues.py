@@ -32,7 +32,7 @@ def test_queues_are_listed_sorted_and_filtered(broker: leveret.Broker, log_in: L
     ).to_have_count(2)
     picture("queues")
     page.get_by_role("button", name="Ready").click()
-    expect(rows.first).to_contain_text("invoices")  # the one that nobody takes from
+    expect(rows.first).to_contain_text("invoices")  # it has no consumers
     page.get_by_label("Filter queues by name").fill("il")
     expect(rows).to_have_count(1)
     assert names(page) == ["mails"]

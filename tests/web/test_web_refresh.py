@@ -1,4 +1,4 @@
-"""What goes on behind a page: it follows the broker, and disturbs nobody who is doing something there."""
+"""Polling: pages follow the broker without disturbing the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.management_api import as_guest
 from tests.support.running_clients import client, name_of
 from tests.support.web_page import Complaints, LogIn, stand_still
 
-INTERVAL = 5_000  # milliseconds between two questions of the page
+INTERVAL = 5_000  # milliseconds between two polls
 SHOP = "shop"
 STREAM = {"x-queue-type": "stream"}
 SETTLED = "async () => (await import('/web/poll.js')).withoutPolling(() => {})"
@@ -50,7 +50,7 @@ def refreshed(page: Page, address: str) -> None:
 
 
 def test_a_name_leads_to_its_own_virtual_host_when_another_is_chosen(broker: leveret.Broker, log_in: LogIn) -> None:
-    """Before, the link of a row that was called the same stayed: whoever purged there purged another queue."""
+    """Before, the link of a row with the same name stayed, and led to a queue of another virtual host."""
     add_shop(broker)
     for vhost in ("/", SHOP):
         broker.vhost(vhost).declare_queue("events", durable=True, arguments=STREAM)
@@ -67,7 +67,7 @@ def test_a_name_leads_to_its_own_virtual_host_when_another_is_chosen(broker: lev
 def test_what_stays_the_same_is_not_made_anew_at_each_look(
     broker: leveret.Broker, page: Page, log_in: LogIn, complaints: Complaints
 ) -> None:
-    """Whoever was about to press a button lost it every five seconds."""
+    """Before, buttons were replaced every five seconds and lost the focus."""
     complaints.expect("404")
     stand_still(page)
     log_in(address="/#/traces/%2F")
@@ -102,7 +102,7 @@ def test_what_stays_the_same_is_not_made_anew_at_each_look(
 
 
 def test_only_answers_say_that_the_broker_answers(page: Page, log_in: LogIn, complaints: Complaints) -> None:
-    """Tables whose rows are all here ask nobody, and said that all was well."""
+    """Before, tables over loaded rows cleared the error, because they send no request."""
     complaints.expect("ERR_CONNECTION_REFUSED")
     stand_still(page)
     log_in(address="/#/pipelines")

@@ -1,4 +1,4 @@
-"""Messages that wait for their time, seen and cancelled through the page."""
+"""The page of scheduled messages: list and cancel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def schedule(broker: leveret.Broker, exchange: str, key: str, seconds: float, vh
 def test_scheduled_messages_are_counted_down(
     broker: leveret.Broker, log_in: LogIn, page: Page, picture: Picture
 ) -> None:
-    """Whatever the browser's clock says: that of the broker counts."""
+    """The broker's clock counts, not the browser's."""
     broker.vhost().declare_queue("reminders")
     broker.vhost().declare_exchange("shop", "topic")
     broker.clock.advance(1_000_000)

@@ -1,4 +1,4 @@
-"""Streams, super streams and shards on the page."""
+"""The pages of streams, super streams and sharded queues."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FOUND = "document.querySelectorAll('#app img, #app script, #app b b, #notices im
 
 
 def furnish(broker: leveret.Broker) -> None:
-    """A stream with readers, a super stream, and an exchange over shards, which live for five minutes."""
+    """A stream with readers, a super stream and a sharded exchange, with five minutes of traffic."""
     shop = broker.vhost()
     shop.declare_queue("clicks", durable=True, arguments={**STREAM, "x-max-age": "7D"})
     shop.set_policy("orders", "^orders$", {"shards-per-node": 3, "shard-queue-type": "stream"}, apply_to="exchanges")

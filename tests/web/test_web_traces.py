@@ -1,4 +1,4 @@
-"""Traces: the switch, the list of messages, and what became of one of them."""
+"""Traces: enabling tracing, the list of messages, and one message trace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
 def trace_a_life(broker: leveret.Broker) -> None:
-    """An order that is delivered, put back, refused and acked as a dead letter."""
+    """An order that is delivered, requeued, rejected, and acknowledged as a dead letter."""
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     channel = connection.channel()
     channel.exchange_declare("shop", "topic")

@@ -1,4 +1,4 @@
-"""The ways between the pages: whatever is named somewhere leads there, on a fresh broker too."""
+"""Links between the pages, on a new broker too."""
 
 from __future__ import annotations
 

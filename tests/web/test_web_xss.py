@@ -1,4 +1,4 @@
-"""Whatever users name things, the page shows it as text."""
+"""Names chosen by users are shown as text."""
 
 from __future__ import annotations
 
