@@ -81,10 +81,10 @@ def run(seconds: int, rate: int, page: Path) -> None:
             producer.start()
         windows = watch(screen, channel, pipelines, producers, seconds)
         sent = sum(producer.sent for producer in producers)
-        audit = proof(spark, http, folder)
-        screen.say(f"\n{sent} orders were sent. Audit of the archive: {audit}")
+        finding = proof(spark, http, folder)
+        screen.say(f"\n{sent} orders were sent. Audit of the archive: {finding}")
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(drawn(windows, sent, audit), encoding="utf-8")
+    page.write_text(drawn(windows, sent, finding), encoding="utf-8")
     screen.say(f"The chart is in {page}. Broker, Spark and their files are gone.")
 
 
@@ -210,7 +210,7 @@ def proof(spark: Any, http: str, folder: Path) -> str:
     return f"{kept} orders kept; {report.lines[-1]}"
 
 
-def drawn(windows: list[dict[str, Any]], sent: int, audit: str) -> str:
+def drawn(windows: list[dict[str, Any]], sent: int, finding: str) -> str:
     starts = sorted({window["window_start"] for window in windows})
     moments = {start: datetime.fromisoformat(start) for start in starts}
     place = {start: (moment - moments[starts[0]]).total_seconds() for start, moment in moments.items()}
@@ -224,7 +224,7 @@ def drawn(windows: list[dict[str, Any]], sent: int, audit: str) -> str:
         "Orders a second": {queue: line(queue, "messages", WINDOW) for queue in streams},
         "From the shop to the broker, milliseconds (95 %)": {queue: line(queue, "latency_ms_p95") for queue in streams},
     }
-    notes = [f"{sent} orders in {WINDOW} second windows, counted by the traffic pipeline", f"Audit: {audit}"]
+    notes = [f"{sent} orders in {WINDOW} second windows, counted by the traffic pipeline", f"Audit: {finding}"]
     return chart.page("Leveret demo: a minute of orders", charts, notes)
 
 
