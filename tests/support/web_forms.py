@@ -1,4 +1,4 @@
-"""Filling in forms of the management UI, and the objects that such tests need in the broker."""
+"""Forms of the page, as somebody fills them in; and what such tests have the broker know before."""
 
 from __future__ import annotations
 

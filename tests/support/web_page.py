@@ -1,4 +1,4 @@
-"""Shared by the tests of the management UI: errors of the browser, and a broker with example data."""
+"""What the tests of the page share: what a browser complained about, and a broker with something to look at."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Picture = Callable[[str], Path]
 
 
 class Complaints(list[str]):
-    """Errors and warnings of the browser, except those that a test expects."""
+    """What the browser said was wrong, but for what a test has asked for."""
 
     def __init__(self) -> None:
         super().__init__()

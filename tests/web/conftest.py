@@ -1,4 +1,4 @@
-"""A broker, and its management UI in Chromium. Errors and warnings of the browser fail the test."""
+"""A broker and a real Chromium in front of its page. What the browser complains about fails the test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def broker() -> Iterator[leveret.Broker]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Per module, not per session: while it is open, no other code in this thread can run an event loop."""
+    """Of a module, not of the session: while it is there, nobody else in this thread can have an event loop."""
     program = require_program("chromium")
     expect.set_options(timeout=PATIENCE)
     root = os.name == "posix" and os.geteuid() == 0  # Chromium has no sandbox for root
@@ -43,7 +43,7 @@ def complaints() -> Complaints:
 
 @pytest.fixture
 def page(chromium: Browser, broker: leveret.Broker, complaints: Complaints) -> Iterator[Page]:
-    """The management UI, before the login."""
+    """At the broker's page, logged in by nobody."""
     context = chromium.new_context(base_url=broker.http_url, viewport={"width": 1600, "height": 900}, locale="en-US")
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
@@ -68,7 +68,7 @@ def log_in(page: Page) -> LogIn:
 
 @pytest.fixture
 def picture(page: Page) -> Picture:
-    """Takes screenshots at 360 and 1600 pixels, light and dark."""
+    """Keeps what the page looks like at 360 and 1600 pixels, light and dark."""
 
     def take(name: str) -> Path:
         for width, height in ((360, 740), (1600, 900)):
