@@ -30,7 +30,7 @@ demo: .venv/.installed-dev ## a broker, a shop, two pipelines on Spark, a live t
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 check: lint ## format, lint, types, generated files, architecture, unit tests: under a minute
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_language.py tests/test_compat_page.py tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_language.py tests/test_compat_page.py tests/test_migrate_page.py tests/unit $(PYTEST_ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.brokers import Broker
 
-FOREIGN_CPU = 0.15  # of all cores during the window: beyond it somebody else's work spoils the figure
+FOREIGN_CPU = 0.15  # of all cores during the window: above it, the work of other processes distorts the figure
 Line = dict[str, Any]
 
 

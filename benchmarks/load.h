@@ -4,7 +4,7 @@
  * reads, counts in `received` and judges what it reads (`misplaced`, `damaged`). `report` prints one JSON line.
  *
  * options: --port N [--host 127.0.0.1] [--size BYTES] [--seconds S] [--warmup S] [--broker-pid PID] [--label TEXT]
- *          [--load NAME] for a generator that knows several
+ *          [--load NAME] for a generator with several loads
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -94,7 +94,7 @@ static void send_all(int fd, const uint8_t *bytes, size_t n)
 static uint32_t get32(const uint8_t *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
 static unsigned get16(const uint8_t *p) { return p[0] << 8 | p[1]; }
 
-/* The next whole frame, NULL when the peer is silent for a while or gone; *size is the payload's. */
+/* The next whole frame, NULL when the peer sends nothing for a while or has closed; *size is the payload's. */
 static uint8_t *next_frame(struct peer *peer, uint32_t *size)
 {
     for (;;) {
@@ -151,8 +151,8 @@ static void say(struct peer *peer, struct buffer *b, size_t payload)
 
 static void open_channel(struct peer *peer, int channel)
 {
-    uint8_t room[64];
-    struct buffer b = {room, 0};
+    uint8_t bytes[64];
+    struct buffer b = {bytes, 0};
     size_t payload = method(&b, channel, 20, 10);
     put_short(&b, "");
     say(peer, &b, payload);
@@ -162,8 +162,8 @@ static void open_channel(struct peer *peer, int channel)
 /* A connection with channel 1. */
 static void connect_peer(struct peer *peer)
 {
-    uint8_t room[1024];
-    struct buffer b = {room, 0};
+    uint8_t bytes[1024];
+    struct buffer b = {bytes, 0};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
     struct timeval patience = {0, 100000};
     int one = 1;
@@ -201,8 +201,8 @@ static void connect_peer(struct peer *peer)
 
 static void delete_queue(struct peer *peer, const char *name)
 {
-    uint8_t room[512];
-    struct buffer b = {room, 0};
+    uint8_t bytes[512];
+    struct buffer b = {bytes, 0};
     size_t payload = method(&b, 1, 50, 40);
     put16(&b, 0);
     put_short(&b, name);
@@ -214,8 +214,8 @@ static void delete_queue(struct peer *peer, const char *name)
 /* `arguments` is the inside of a field table, NULL for none. */
 static void declare_queue(struct peer *peer, const char *name, const struct buffer *arguments)
 {
-    uint8_t room[1024];
-    struct buffer b = {room, 0};
+    uint8_t bytes[1024];
+    struct buffer b = {bytes, 0};
     size_t payload = method(&b, 1, 50, 10);
     put16(&b, 0);
     put_short(&b, name);
@@ -228,8 +228,8 @@ static void declare_queue(struct peer *peer, const char *name, const struct buff
 
 static void consume_queue(struct peer *peer, int channel, const char *name)
 {
-    uint8_t room[512];
-    struct buffer b = {room, 0};
+    uint8_t bytes[512];
+    struct buffer b = {bytes, 0};
     size_t payload = method(&b, channel, 60, 20);
     put16(&b, 0);
     put_short(&b, name);

@@ -18,7 +18,7 @@ static void digits(char *out, uint64_t value)
 
 static size_t id_place, trace_place, attempt_place, number_place;
 
-/* One message with room for what changes; the places are where to write it. */
+/* One message with space for what changes; the places are where to write it. */
 static void make_message(struct buffer *b)
 {
     char none[ID_DIGITS + 1] = {0};

@@ -2,7 +2,7 @@
  *
  * One producer, transient, auto-ack. --load names what is asked for:
  *   priority    x-max-priority 10, and a priority that changes with every message
- *   expiration  every message has an expiration of a minute; none lives that long
+ *   expiration  every message has an expiration of a minute; none waits that long
  *   dead-letter a queue with TTL 0 whose dead letters go to the queue that is consumed
  *   shards      an x-modulus-hash exchange with 16 queues, a consumer each, 1,000 routing keys in turn
  *   max-length  x-max-length 1000 and no consumer: all but the last 1,000 are dropped
@@ -10,7 +10,7 @@
  *
  * Message n belongs to group n modulo the number of groups (priorities, routing keys; else one), and names n in its body.
  * Order is checked within each group: only there is it defined. So are the bodies, and what makes the load what it is:
- * priority, expiration, x-death, routing key, one shard per key, what is left in the queue, verdicts. Options and output:
+ * priority, expiration, x-death, routing key, one shard per key, what is left in the queue, confirms. Options and output:
  * load.h.
  *
  * build: cc -O2 -pthread -o queueload queueload.c
@@ -19,7 +19,7 @@
 
 enum { SHARDS = 16, KEYS = 1000, PRIORITIES = 10, KEPT = 1000, KEY_DIGITS = 4, ANSWERS = 1 << 16 };
 enum { HAS_MODE = 1 << 12, HAS_PRIORITY = 1 << 11, HAS_EXPIRATION = 1 << 8 };
-static const char QUEUE[] = "queueload", DYING[] = "queueload.dying", EXCHANGE[] = "queueload.shards", MINUTE[] = "60000";
+static const char QUEUE[] = "queueload", EXPIRING[] = "queueload.expiring", EXCHANGE[] = "queueload.shards", MINUTE[] = "60000";
 
 struct load {
     const char *name;
@@ -57,10 +57,10 @@ static void shard_name(char *out, int number) { sprintf(out, "%s.%02d", EXCHANGE
 
 static void delete_all(struct peer *peer)
 {
-    uint8_t room[256];
+    uint8_t bytes[256];
     char name[64];
-    struct buffer b = {room, 0};
-    delete_queue(peer, DYING);
+    struct buffer b = {bytes, 0};
+    delete_queue(peer, EXPIRING);
     delete_queue(peer, QUEUE);
     for (int i = 1; i <= SHARDS; i++) {
         shard_name(name, i);
@@ -76,9 +76,9 @@ static void delete_all(struct peer *peer)
 
 static void declare_shards(struct peer *peer)
 {
-    uint8_t room[256];
+    uint8_t bytes[256];
     char name[64];
-    struct buffer b = {room, 0};
+    struct buffer b = {bytes, 0};
     size_t payload = method(&b, 1, 40, 10);
     put16(&b, 0);
     put_short(&b, EXCHANGE);
@@ -104,8 +104,8 @@ static void declare_shards(struct peer *peer)
 
 static void declare_all(struct peer *peer)
 {
-    uint8_t room[256];
-    struct buffer arguments = {room, 0};
+    uint8_t bytes[256];
+    struct buffer arguments = {bytes, 0};
     if (is("shards")) {
         declare_shards(peer);
         return;
@@ -119,7 +119,7 @@ static void declare_all(struct peer *peer)
         argument_number(&arguments, "x-message-ttl", 0);
         argument_text(&arguments, "x-dead-letter-exchange", "");
         argument_text(&arguments, "x-dead-letter-routing-key", QUEUE);
-        declare_queue(peer, DYING, &arguments);
+        declare_queue(peer, EXPIRING, &arguments);
     }
 }
 
@@ -140,8 +140,8 @@ static void consume_all(struct peer *peer)
 
 static void ask_for_confirms(struct peer *peer)
 {
-    uint8_t room[64];
-    struct buffer b = {room, 0};
+    uint8_t bytes[64];
+    struct buffer b = {bytes, 0};
     size_t payload = method(&b, 1, 85, 10);
     put8(&b, 0);
     say(peer, &b, payload);
@@ -151,7 +151,7 @@ static void ask_for_confirms(struct peer *peer)
 /* ---- sending */
 static size_t key_place, priority_place, number_place;
 
-/* One message with room for what changes; the places are where to write it, 0 for what does not. */
+/* One message with space for what changes; the places are where to write it, 0 for what does not. */
 static void make_message(struct buffer *b)
 {
     size_t payload = open_frame(b, FRAME_METHOD, 1);
@@ -160,7 +160,7 @@ static void make_message(struct buffer *b)
     put16(b, 0);
     put_short(b, is("shards") ? EXCHANGE : "");
     if (is("shards")) key_place = b->length + 1;
-    put_short(b, is("shards") ? "0000" : is("dead-letter") ? DYING : QUEUE);
+    put_short(b, is("shards") ? "0000" : is("dead-letter") ? EXPIRING : QUEUE);
     put8(b, 0);
     close_frame(b, payload);
     payload = open_frame(b, FRAME_HEADER, 1);
@@ -288,7 +288,7 @@ static void *hear_verdicts(void *argument)
 {
     struct peer *peer = argument;
     static uint8_t is_known[ANSWERS];
-    uint64_t lowest = 1; /* all tags below have their verdict */
+    uint64_t lowest = 1; /* all tags below are confirmed */
     uint32_t size;
     while (!stop_reading) {
         uint8_t *frame = next_frame(peer, &size);
@@ -312,8 +312,8 @@ static void *hear_verdicts(void *argument)
 /* A get on the producer's channel comes after its publishes: the front of what is left, and how many stand behind it. */
 static int64_t missing_of_kept(struct peer *peer)
 {
-    uint8_t room[256], *frame;
-    struct buffer b = {room, 0};
+    uint8_t bytes[256], *frame;
+    struct buffer b = {bytes, 0};
     uint32_t size;
     uint64_t first = is("reject") ? 0 : sent - KEPT;
     size_t payload = method(&b, 1, 60, 70);

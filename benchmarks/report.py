@@ -1,4 +1,4 @@
-"""From counted runs to the table: medians, ratios and what was promised."""
+"""From counted runs to the table: medians, ratios and targets."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table; `passed` is None where nothing was promised or nothing could be compared."""
+    """One line of the table; `passed` is None without a target, or without anything to compare with."""
 
     cells: tuple[str, ...]
     passed: bool | None
@@ -93,13 +93,13 @@ def _rate_row(results: Results, scenario: Scenario, *, judged: bool) -> Row:
     cpu = "broker_cpu_s_per_M"
     our_cpu, their_cpu = (results.middle(scenario.id, name, cpu) for name in (results.subject, results.base))
     rate_ratio, cpu_ratio = _ratio(ours, theirs), _ratio(our_cpu, their_cpu)
-    targets, verdicts = [], []
+    targets, checks = [], []
     if scenario.rate_at_least is not None:
         targets.append(f"rate >= {scenario.rate_at_least:g}x")
-        verdicts.append(None if rate_ratio is None else rate_ratio >= scenario.rate_at_least)
+        checks.append(None if rate_ratio is None else rate_ratio >= scenario.rate_at_least)
     if scenario.cpu_at_most is not None:
         targets.append(f"CPU <= 1/{1 / scenario.cpu_at_most:g}")
-        verdicts.append(None if cpu_ratio is None else cpu_ratio <= scenario.cpu_at_most)
+        checks.append(None if cpu_ratio is None else cpu_ratio <= scenario.cpu_at_most)
     cells = (
         scenario.id,
         scenario.title,
@@ -111,7 +111,7 @@ def _rate_row(results: Results, scenario: Scenario, *, judged: bool) -> Row:
         _show(cpu_ratio, "{:.3f}"),
         ", ".join(targets) if judged else "",
     )
-    return _row(cells, _all(verdicts) if judged else None)
+    return _row(cells, _all(checks) if judged else None)
 
 
 def _backlog_rows(results: Results, scenario: Scenario) -> Iterator[Row]:
@@ -139,7 +139,7 @@ def _latency_rows(results: Results, scenario: Scenario, *, judged: bool) -> Iter
     for what, key, quantile in figures:
         ours, theirs = (results.middle(scenario.id, name, key, quantile) for name in (results.subject, results.base))
         judge = judged and quantile == "p99" and scenario.id in LATENCY_JUDGED
-        verdict = ours < theirs if judge and ours is not None and theirs is not None else None
+        passed = ours < theirs if judge and ours is not None and theirs is not None else None
         cells = (
             scenario.id,
             f"{what} {quantile}, {scenario.title}",
@@ -149,7 +149,7 @@ def _latency_rows(results: Results, scenario: Scenario, *, judged: bool) -> Iter
             *("", "", ""),
             "below RabbitMQ's" if judge else "",
         )
-        yield _row(cells, verdict)
+        yield _row(cells, passed)
 
 
 def _limit_row(results: Results, key: str, title: str, path: tuple[str, ...], part: int, unit: str, limit: int) -> Row:
@@ -163,8 +163,8 @@ def _row(cells: tuple[str, ...], passed: bool | None) -> Row:
     return Row((*cells, {True: "pass", False: "FAIL", None: ""}[passed]), passed)
 
 
-def _all(verdicts: list[bool | None]) -> bool | None:
-    known = [verdict for verdict in verdicts if verdict is not None]
+def _all(checks: list[bool | None]) -> bool | None:
+    known = [check for check in checks if check is not None]
     return all(known) if known else None
 
 

@@ -1,4 +1,4 @@
-"""`make bench`: Leveret beside RabbitMQ, alternately, some rounds each; prints medians and what was promised.
+"""`make bench`: Leveret beside RabbitMQ, alternately, some rounds each; prints medians and targets.
 
 Runs that the generator calls not ok, or during which much CPU time went elsewhere, are repeated and do not count.
 """
@@ -42,13 +42,13 @@ class Bench:
     """One whole run: the brokers to compare, the generators, and the file of raw lines."""
 
     def __init__(
-        self, makers: dict[str, Maker], generators: Generators, room: Path, options: argparse.Namespace
+        self, makers: dict[str, Maker], generators: Generators, folder: Path, options: argparse.Namespace
     ) -> None:
         names = list(makers)
         self.results = Results(names[0], names[1] if len(names) > 1 else None)
         self._makers = makers
         self._generators = generators
-        self._room = room
+        self._folder = folder
         self._seconds: float = options.seconds
         self._rounds: int = options.rounds
         self._started = 0
@@ -77,7 +77,7 @@ class Bench:
 
     def _fresh(self, name: str, plugins: tuple[str, ...] = ()) -> Broker:
         self._started += 1
-        return self._makers[name](self._room / f"{name.replace('/', '-')}-{self._started}", plugins)
+        return self._makers[name](self._folder / f"{name.replace('/', '-')}-{self._started}", plugins)
 
     def _alternate(self, scenario: Scenario, brokers: list[Broker]) -> None:
         for number in range(1, self._rounds + 1):
@@ -114,7 +114,7 @@ class Bench:
                     self._count(DRAIN, broker, "amqpbench", ["--mode", "drain", *queued], 1)
 
     def _measure_backlog(self, scenario: Scenario) -> None:
-        """A million for everybody; ten for us alone: others need more memory for that than most machines have."""
+        """A million for all brokers; ten million for Leveret only: others need more memory than most machines have."""
         publish = ["--mode", "publish", *SAFE, "--confirms", "500", "--size", str(scenario.size), "--count"]
         for name in self._makers:
             with self._fresh(name) as broker:
@@ -123,7 +123,7 @@ class Bench:
             self._count(BACKLOG, broker, "amqpbench", [*publish, str(BACKLOG_MESSAGES)], 1)
 
     def _measure_restart(self, scenario: Scenario) -> None:
-        """Ours alone: nothing is promised about others."""
+        """Leveret only: there is no target for others."""
         name = self.results.subject
         fill = ["--mode", "publish", *SAFE, "--confirms", "500", "--size", str(scenario.size)]
         with self._fresh(name) as broker:
@@ -191,11 +191,11 @@ def makers_for(options: argparse.Namespace) -> dict[str, Maker]:
     makers: dict[str, Maker] = {}
     if options.only != "rabbitmq":
         if options.leveret_command:
-            makers["leveret"] = lambda room, _: AnyCommand(room, options.leveret_command, "leveret")
+            makers["leveret"] = lambda folder, _: AnyCommand(folder, options.leveret_command, "leveret")
         else:
-            makers["leveret"] = lambda room, _: Leveret(room, options.leveret_python)
+            makers["leveret"] = lambda folder, _: Leveret(folder, options.leveret_python)
     if options.base_python:
-        makers[options.base_name] = lambda room, _: Leveret(room, options.base_python, options.base_name)
+        makers[options.base_name] = lambda folder, _: Leveret(folder, options.base_python, options.base_name)
     elif options.only != "leveret":
         if RabbitMQ.is_installed():
             makers["rabbitmq"] = RabbitMQ
@@ -216,8 +216,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not makers:
             return 2
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as name:
-            room = Path(name)
-            bench = Bench(makers, Generators.compile(Path(options.amqpbench), room), room, options)
+            folder = Path(name)
+            bench = Bench(makers, Generators.compile(Path(options.amqpbench), folder), folder, options)
             bench.measure(scenarios)
     except (ValueError, BrokerFailed, GeneratorFailed, subprocess.CalledProcessError) as error:
         say(str(error))

@@ -1,6 +1,6 @@
 #!/bin/sh
 # install_debian.sh PROGRAM=PACKAGE ...: installs the packages whose program is missing; A::B is a module of Perl.
-# Root on Debian: by apt-get. Otherwise it says what is missing, and fails only if LEVERET_REQUIRE_ALL=1.
+# Root on Debian: by apt-get. Otherwise it prints what is missing, and fails only if LEVERET_REQUIRE_ALL=1.
 set -eu
 programs=
 packages=
@@ -18,7 +18,7 @@ done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$packages"
     export DEBIAN_FRONTEND=noninteractive
-    # Debian starts the servers that it installs, unless this says no; tests and benchmarks start their own.
+    # Debian starts the servers that it installs, unless this file refuses; tests and benchmarks start their own.
     policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
         trap 'rm -f "$policy"' EXIT

@@ -2,7 +2,7 @@
 wheels for Linux on x86_64 and aarch64.
 
     python3.13 tools/lock_image.py             resolves again, with the newest versions that pyproject.toml allows
-    python3.13 tools/lock_image.py --check     only says whether the files still satisfy pyproject.toml
+    python3.13 tools/lock_image.py --check     checks whether the files still satisfy pyproject.toml
 
 pip resolves from the index that it is configured with; the files name none. It evaluates environment markers for the
 interpreter that runs it, so this must be the Python version of the image.

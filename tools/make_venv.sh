@@ -1,5 +1,5 @@
 #!/bin/sh
-# make_venv.sh PYTHON DIRECTORY: a virtual environment with pip, or a plain word on what is missing.
+# make_venv.sh PYTHON DIRECTORY: a virtual environment with pip, or an error that names what is missing.
 set -eu
 python=${1:-}
 directory=$2

@@ -1,7 +1,7 @@
-"""A shop that has been at work for a while: the example data of the pictures in the guide.
+"""Example data for the screenshots of the guide: a shop with some minutes of traffic.
 
 The broker's clock begins in the past and is moved to the present step by step, while real clients publish, consume and
-refuse. So the charts are full after seconds, and every number on the pages was made by messages that really moved.
+reject. The charts are full after seconds, and every number on the pages comes from real messages.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ BOUND = {
 
 
 class LateClock(Clock):
-    """Runs with the machine, but began all the steps ago."""
+    """The system clock, minus the time that the steps add."""
 
     def wall(self) -> float:
         return super().wall() - STEPS * SECONDS
 
 
 class Client:
-    """One connection with a name that people know it by."""
+    """A connection with a name."""
 
     def __init__(self, broker: leveret.Broker, name: str) -> None:
         parameters = pika.URLParameters(f"{broker.amqp_url}?heartbeat=0")
@@ -66,7 +66,7 @@ class Client:
         self.channel.basic_consume(queue, take, consumer_tag=tag)
 
     def work(self, most: int) -> None:
-        """Acks so many of what it was given; refuses what is addressed to nowhere."""
+        """Acknowledges this many messages; rejects orders without a city."""
         self.connection.process_data_events(0)
         for _ in range(min(most, len(self._held))):
             tag, body = self._held.popleft()
@@ -89,7 +89,7 @@ def build(client: Client) -> None:
 
 
 def sell(checkout: Client, step: int, chance: random.Random) -> None:
-    """What one step brings in: more and more, with waves."""
+    """The messages of one step: a growing number, with waves."""
     for number in range(4 + step // 20 + step % 6):
         order = {"id": step * 100 + number, "city": chance.choice(CITIES), "total": chance.randrange(900, 20_000) / 100}
         if chance.random() < 0.02:
@@ -104,28 +104,28 @@ def sell(checkout: Client, step: int, chance: random.Random) -> None:
 
 
 def remind(checkout: Client, broker: leveret.Broker) -> None:
-    """Messages whose time comes later."""
+    """Scheduled messages."""
     for hours in (1, 5, 24, 72):
         due = int((broker.node.broker.clock.wall() + hours * 3600) * 1000)
         checkout.publish("order.returned", {"id": hours, "city": "Ghent"}, {"x-deliver-at": due})
 
 
-def lead_a_life(broker: leveret.Broker) -> str:
-    """An order that is given back once, refused then, and dies; gives its message-id."""
-    desk = Client(broker, "desk")
-    desk.channel.queue_declare("gifts", durable=True, arguments=TO_DEAD)
-    desk.channel.queue_bind("gifts", "shop", "gift.*")
-    desk.publish("gift.wrapped", {"id": 4711, "city": "Porto"}, {"customer": "known"})
+def dead_letter_an_order(broker: leveret.Broker) -> str:
+    """An order that is requeued once, then rejected and dead-lettered; returns its message-id."""
+    client = Client(broker, "client")
+    client.channel.queue_declare("gifts", durable=True, arguments=TO_DEAD)
+    client.channel.queue_bind("gifts", "shop", "gift.*")
+    client.publish("gift.wrapped", {"id": 4711, "city": "Porto"}, {"customer": "known"})
     for requeue, later in ((True, 2), (False, 40)):
-        method = desk.channel.basic_get("gifts")[0]
+        method = client.channel.basic_get("gifts")[0]
         broker.clock.advance(later)
-        desk.channel.basic_nack(method.delivery_tag, requeue=requeue)
-    desk.connection.close()
+        client.channel.basic_nack(method.delivery_tag, requeue=requeue)
+    client.connection.close()
     return "gift.wrapped-4711"
 
 
 class Shop:
-    """Those who work there, and what they have done so far."""
+    """The clients, and the number of steps so far."""
 
     def __init__(self, broker: leveret.Broker, leaving: ExitStack) -> None:
         names = ("checkout", "packer", "biller", "mailer")
@@ -142,7 +142,7 @@ class Shop:
         remind(self._clients["checkout"], broker)
 
     def step(self) -> None:
-        """Some seconds of the broker's time."""
+        """Advances the broker's clock by some seconds."""
         step = self._steps
         sell(self._clients["checkout"], step, self._chance)
         self._clients["packer"].work(7 + step // 20)
@@ -154,7 +154,7 @@ class Shop:
 
 @contextmanager
 def running_shop(data_dir: Path) -> Iterator[Shop]:
-    """With its clients connected and its clock in the present."""
+    """A broker whose clients are connected and whose clock has reached the present."""
     settings = Settings(
         amqp_port=0, http_port=0, https_port=None, stomp_port=None, data_dir=data_dir, node_name="leveret@shop"
     )

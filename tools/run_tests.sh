@@ -1,6 +1,6 @@
 #!/bin/sh
-# All tests: first those that measure time or memory, alone; then the others, in two runs beside each other, as most of
-# them wait for something most of the time. The log of the second run is printed whatever happens.
+# All tests: first those that measure time or memory, alone; then the others, in two parallel runs, because most of
+# them mostly wait. The log of the second run is always printed.
 # run_tests.sh PYTHON [pytest's arguments]
 set -u
 python=$1

@@ -1,9 +1,9 @@
-"""Take the pictures of the guide: docs/pictures, from a running broker, by a real Chromium.
+"""Take the screenshots of the guide (docs/pictures) from a running broker, with Chromium.
 
 python -m tools.take_pictures            all of them
 python -m tools.take_pictures NAME ...   these
 
-The shop of picture_shop.py is open while they are taken. Light, 1280 pixels wide; each is cut below what it shows.
+The traffic comes from picture_shop.py. Light theme, 1280 pixels wide; each picture is cropped to its content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tools.picture_shop import Shop, lead_a_life, running_shop
+from tools.picture_shop import Shop, dead_letter_an_order, running_shop
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 WIDTH = 1280
@@ -96,7 +96,7 @@ def message_trace(page: Page, shop: Shop) -> None:
     page.goto("/#/traces/%2F")
     page.get_by_role("button", name="Enable tracing").click()
     page.get_by_text("Tracing is enabled:").wait_for()
-    page.goto(f"/#/traces/%2F/{lead_a_life(shop.broker)}")
+    page.goto(f"/#/traces/%2F/{dead_letter_an_order(shop.broker)}")
     page.reload()  # without the notice
     page.locator(".timeline > li").first.wait_for()
 

@@ -29,7 +29,7 @@ SECONDS = 300  # for one measure
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Our measure beside theirs. The ratio is promised where there is a target."""
+    """Our measure beside theirs. The ratio may have a target."""
 
     title: str
     ours: str
@@ -104,7 +104,7 @@ def run_measure(name: str, url: str, count: int) -> dict[str, float]:
 
 
 def table(rates: dict[str, list[float]]) -> tuple[str, bool]:
-    """As text, and whether every promise was kept."""
+    """As text, and whether every target was met."""
     grid = [("what", "ours", "theirs", "ratio", "target", "")]
     kept = True
     for each in COMPARISONS:
@@ -112,8 +112,8 @@ def table(rates: dict[str, list[float]]) -> tuple[str, bool]:
         ratio = ours / theirs
         is_kept = each.target is None or ratio >= each.target
         kept = kept and is_kept
-        target, verdict = (f">= {each.target:g}x", "pass" if is_kept else "FAIL") if each.target else ("", "")
-        grid.append((each.title, f"{ours:,.0f}/s", f"{theirs:,.0f}/s", f"{ratio:.1f}x", target, verdict))
+        target, outcome = (f">= {each.target:g}x", "pass" if is_kept else "FAIL") if each.target else ("", "")
+        grid.append((each.title, f"{ours:,.0f}/s", f"{theirs:,.0f}/s", f"{ratio:.1f}x", target, outcome))
     widths = [max(len(cells[column]) for cells in grid) for column in range(len(grid[0]))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in grid)
     return "\n".join(lines), kept
@@ -146,9 +146,9 @@ def main(arguments: list[str] | None = None) -> int:
     raw = None if options.smoke else RESULTS / f"{datetime.date.today().isoformat()}-{commit()}-clients.jsonl"
     if options.smoke:
         options.rounds, options.messages, options.one_by_one = 1, 2_000, 200
-    with tempfile.TemporaryDirectory(prefix="leveret-bench-", ignore_cleanup_errors=True) as room:
+    with tempfile.TemporaryDirectory(prefix="leveret-bench-", ignore_cleanup_errors=True) as folder:
         try:
-            with Leveret(Path(room), sys.executable) as broker:
+            with Leveret(Path(folder), sys.executable) as broker:
                 bench = Bench(f"amqp://guest:guest@127.0.0.1:{broker.port}/%2F", options, raw)
                 bench.measure()
         except (BrokerFailed, MeasureFailed) as problem:

@@ -1,8 +1,8 @@
-"""The messages that are measured, and how to know them again.
+"""The messages that are measured, and how to recognise them.
 
 Message n has a body of which the first eight bytes are n and the rest never changes. Its CRC-32 is linear in the bits
 of n: a table per byte gives those of millions at once, and Spark counts the same with its own `crc32`. The sum over all
-messages tells whether one is missing, doubled or altered.
+messages shows whether one is missing, doubled or altered.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From lines to the table: figures, what they are compared with, what was promised."""
+"""From lines to the table: figures, comparisons and targets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.pipeline.job import Line
 from benchmarks.pipeline.scenarios import Scenario
 
 HEADINGS = ("id", "what", "rows", "figure", "wall", "CPU broker", "CPU Spark", "compared", "target", "")
-FOREIGN_CPU = 0.15  # of all cores: beyond it somebody else's work is in the figure
+FOREIGN_CPU = 0.15  # of all cores: above it, the work of other processes distorts the figure
 
 
 @dataclass(slots=True)
@@ -19,20 +19,20 @@ class Figures:
     lines: dict[str, Line] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
-    def verdict(self, scenario: Scenario) -> bool | None:
-        """None where nothing was promised, or the other side was not measured."""
+    def passed(self, scenario: Scenario) -> bool | None:
+        """None without a target, or if the other side was not measured."""
         line = self.lines.get(scenario.id)
         if line is None:
             return False if scenario.id in self.problems else None
-        verdicts = []
+        checks = []
         if scenario.at_least is not None:
-            verdicts.append(line["figure"] >= scenario.at_least)
+            checks.append(line["figure"] >= scenario.at_least)
         if scenario.below is not None:
-            verdicts.append(line["figure"] < scenario.below)
+            checks.append(line["figure"] < scenario.below)
         ratio = self.ratio(scenario)
         if scenario.faster_than is not None and ratio is not None:
-            verdicts.append(ratio >= scenario.faster_than[1])
-        return all(verdicts) if verdicts else None
+            checks.append(ratio >= scenario.faster_than[1])
+        return all(checks) if checks else None
 
     def ratio(self, scenario: Scenario) -> float | None:
         """How many times faster than the scenario it is compared with."""
@@ -48,7 +48,7 @@ class Figures:
 
     def _row(self, scenario: Scenario) -> tuple[str, ...]:
         line = self.lines.get(scenario.id)
-        shown = {True: "pass", False: "FAIL", None: ""}[self.verdict(scenario)]
+        shown = {True: "pass", False: "FAIL", None: ""}[self.passed(scenario)]
         if line is None:
             reason = self.problems.get(scenario.id, "not measured").splitlines()[0][:120]
             return (scenario.id, scenario.title, "", reason, "", "", "", "", _target(scenario), shown)

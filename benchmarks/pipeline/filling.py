@@ -32,7 +32,7 @@ Digits = NDArray[np.uint8]
 
 
 class FillingFailed(Exception):
-    """The broker refused something, closed the connection or fell silent."""
+    """The broker refused something, closed the connection or stopped answering."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +96,12 @@ def fill(port: int, target: Target, first: int, stop: int) -> None:
     link = Link(port)
     try:
         link.ask(Confirm.Select(), Confirm.SelectOk)
-        verdicts = _Verdicts(link.socket, stop - first)
+        confirms = _Confirms(link.socket, stop - first)
         block = _Block(target)
         for start in range(first, stop, BLOCK):
             link.socket.sendall(block.of(start, min(start + BLOCK, stop)))
-            verdicts.raise_if_failed()
-        verdicts.wait()
+            confirms.raise_if_failed()
+        confirms.wait()
     except TimeoutError:
         raise FillingFailed(f"the broker did not answer for {SILENCE_SECONDS} s") from None
     finally:
@@ -145,7 +145,7 @@ def _digits(numbers: NDArray[np.uint64], width: int) -> Digits:
     return (numbers[:, None] // places % np.uint64(10) + np.uint64(ord("0"))).astype(np.uint8)
 
 
-class _Verdicts(threading.Thread):
+class _Confirms(threading.Thread):
     """Reads confirms beside the writing. Every message must get one, and nothing else may come."""
 
     def __init__(self, peer: socket.socket, number: int) -> None:

@@ -1,4 +1,4 @@
-"""What a Spark process is asked to do and what it answers: JSON between it and the benchmark that started it."""
+"""The job and the results of a Spark process, as JSON between it and the benchmark that starts it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-NEWS = "LEVERET_BENCH_NEWS"  # names the descriptor for lines that people read while it runs
+NEWS = "LEVERET_BENCH_NEWS"  # names the file descriptor for progress lines
 Role = Literal["check", "measure"]
 Line = dict[str, Any]
 
@@ -42,7 +42,7 @@ class Job:
     is read and added up."""
 
     name: str
-    room: str
+    folder: str
     broker_pid: int
     passes: tuple[Pass, ...] = ()
     batch: Source | None = None

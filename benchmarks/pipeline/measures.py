@@ -75,9 +75,9 @@ def warming(source: Source) -> Pass:
 class Measures:
     """The scenarios of one started broker of ours; what is filled once serves all that read it."""
 
-    def __init__(self, broker: LeveretWithHttp, room: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, broker: LeveretWithHttp, folder: Path, say: Callable[[str], None]) -> None:
         self._broker = broker
-        self._room = room
+        self._folder = folder
         self._say = say
         self._filled: dict[str, Sums] = {}
 
@@ -98,7 +98,7 @@ class Measures:
 
     def parquet(self, scenario: Scenario) -> Line:
         expected = self._super_stream("bench.long", scenario.rows)
-        path = str(self._room / f"{scenario.id}-output")
+        path = str(self._folder / f"{scenario.id}-output")
         source = self._from(scenario.rows, BATCHES, superStream="bench.long", startingOffsets="earliest")
         passes = (warming(source), Pass("measure", source, Sink("parquet", path), False))
         found = self._run(scenario, passes=passes, output=Source("parquet", {"path": path}))
@@ -208,8 +208,8 @@ class Measures:
 
     def _run(self, scenario: Scenario, **wanted: Any) -> Line:
         self._say("  running Spark")
-        room = self._room / f"{scenario.id}-spark"
-        return run_job(Job(scenario.id, str(room), self._broker.pid, **wanted))
+        folder = self._folder / f"{scenario.id}-spark"
+        return run_job(Job(scenario.id, str(folder), self._broker.pid, **wanted))
 
     def _super_stream(self, name: str, rows: int, messages_per_key: int = 256, has_headers: bool = False) -> Sums:
         if name not in self._filled:

@@ -5,7 +5,7 @@ acknowledgement for many messages, Arrow batches, one partition per consumer. A 
 messages, chosen on the driver; each consumer takes its share of it. From a classic queue a share is what comes first,
 from a stream queue it is a range of offsets.
 
-It is kinder to RabbitMQ than ours is to us: four columns instead of ten, and no promise about what happens in a crash.
+It does less than the source of Leveret: four columns instead of ten, and no guarantee after a crash.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PikaSource(DataSource):
 
 
 class PikaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset says how many messages of each queue were read so far."""
+    """An offset is the number of messages read from each queue so far."""
 
     def __init__(self, options: dict[str, str]) -> None:
         given = {name.lower(): value for name, value in options.items()}
@@ -103,7 +103,7 @@ class PikaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Consumer(self._port, partition, is_stream=self._is_stream).batches()
 
     def commit(self, end: dict[str, int]) -> None:
-        """Classic queues forget by acknowledgements, streams never."""
+        """Classic queues remove messages by acknowledgements, streams never do."""
 
 
 class Consumer:

@@ -20,7 +20,7 @@ CONSUMERS = 2  # one for each core of Spark; a stream queue can give to one read
 PUBLISH = ("--mode", "publish", "--durable", "--persistent", "--qtype", "stream", "--confirms", "1000", "--size", "100")
 
 
-def by_pika(broker: RabbitMQ, scenario: Scenario, kind: str, room: Path, say: Callable[[str], None]) -> Line:
+def by_pika(broker: RabbitMQ, scenario: Scenario, kind: str, folder: Path, say: Callable[[str], None]) -> Line:
     """Two stream queues with a consumer each, or one classic queue with two consumers."""
     names = [f"pika.{kind}.{place}" for place in range(CONSUMERS if kind == "stream" else 1)]
     share = scenario.rows // len(names)
@@ -34,7 +34,7 @@ def by_pika(broker: RabbitMQ, scenario: Scenario, kind: str, room: Path, say: Ca
     options["rowsPerBatch"] = str(-(-expected.rows // BATCHES))
     say("  running Spark")
     measured = Pass("measure", Source("rabbitmq-pika", options), Sink("noop"), True)
-    found = run_job(Job(scenario.id, str(room / f"{scenario.id}-spark"), broker.pid, (measured,)))
+    found = run_job(Job(scenario.id, str(folder / f"{scenario.id}-spark"), broker.pid, (measured,)))
     must_equal(scenario.id, observed(found["passes"][0]), expected)
     return figures_of(found, expected)
 

@@ -1,8 +1,8 @@
 """`make bench-spark`: the pipeline on Spark, measured and checked; beside it, RabbitMQ read by pika.
 
-Every scenario can be run alone (--scenarios noop,leases). One that fails is told in the table and stops no other; the
-broker it used is thrown away. Rates are rows per second of the query's own progress without its first batch; the column
-"wall" is the whole query by the clock. Raw lines go to benchmarks/results.
+Every scenario can be run alone (--scenarios noop,leases). A failed one is marked in the table and does not stop the
+others; its broker is not used again. Rates are rows per second of the query's own progress without its first batch; the
+column "wall" is the duration of the whole query. Raw lines go to benchmarks/results.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ SMOKE_SECONDS = 1.0
 class Bench:
     """One whole run."""
 
-    def __init__(self, room: Path, options: argparse.Namespace, raw: Path | None) -> None:
+    def __init__(self, folder: Path, options: argparse.Namespace, raw: Path | None) -> None:
         self.figures = Figures()
-        self._room = room
+        self._folder = folder
         self._options = options
         self._raw = raw
         self._started = 0
@@ -87,7 +87,7 @@ class Bench:
         if scenario.group == "rabbitmq":
             broker = self._rabbitmq()
             kind = "stream" if scenario.id == "pika-s" else "classic"
-            return {scenario.id: by_pika(broker, scenario, kind, self._room, say)}
+            return {scenario.id: by_pika(broker, scenario, kind, self._folder, say)}
         return {scenario.id: self._ways(self._leveret(scenario.group))[scenario.id](scenario)}
 
     def _ways(self, measures: Measures) -> dict[str, Callable[[Scenario], Line]]:
@@ -146,7 +146,7 @@ class Bench:
 
     def _fresh(self, name: str) -> Path:
         self._started += 1
-        return self._room / f"{self._started}-{name}"
+        return self._folder / f"{self._started}-{name}"
 
     def _let_go(self) -> None:
         if self._open is not None:
@@ -158,7 +158,7 @@ class Bench:
             source = self._options.amqpbench
             if not source or not Path(source).is_file():
                 raise GeneratorFailed("the load generator is missing: make bench-spark AMQPBENCH=path/to/amqpbench.c")
-            self._generators = Generators.compile(Path(source), self._room)
+            self._generators = Generators.compile(Path(source), self._folder)
         return self._generators
 
     def _keep(self, line: Line) -> None:
@@ -219,15 +219,15 @@ def main(arguments: list[str] | None = None) -> int:
         scenarios = [replace(scenario, rows=min(scenario.rows, SMOKE_ROWS)) for scenario in scenarios]
     begun = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that brokers and Spark are ended on the way out
-    with tempfile.TemporaryDirectory(prefix="leveret-bench-", ignore_cleanup_errors=True) as room:
-        bench = Bench(Path(room), options, raw)
+    with tempfile.TemporaryDirectory(prefix="leveret-bench-", ignore_cleanup_errors=True) as folder:
+        bench = Bench(Path(folder), options, raw)
         bench.measure(scenarios)
     print(bench.figures.table(scenarios))
     say(f"{time.monotonic() - begun:.0f} s in all" + (f"; raw lines: {raw.name}" if raw else ""))
     if options.smoke:
         say("a smoke run: the figures mean nothing")
         return 1 if bench.figures.problems else 0
-    return 1 if any(bench.figures.verdict(scenario) is False for scenario in scenarios) else 0
+    return 1 if any(bench.figures.passed(scenario) is False for scenario in scenarios) else 0
 
 
 if __name__ == "__main__":

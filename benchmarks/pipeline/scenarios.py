@@ -12,7 +12,7 @@ Group = Literal["streams", "keys", "headers", "queue", "publish", "rabbitmq"]
 class Scenario:
     """One thing to measure. Scenarios of a group that follow each other share a started broker.
 
-    The figure is rows per second, or what `unit` says. Without a target it is shown, not judged.
+    The figure is in rows per second, or in `unit`. Without a target it is shown only.
     """
 
     id: str

@@ -2,7 +2,7 @@
 
 local[2], as on a user's machine. A pass is a streaming query with AvailableNow. Its rate comes from the query's own
 progress, without the first batch, in which Python workers start and the JVM compiles; the time from start to end of the
-whole query is told beside it. What it finds out goes to standard output as one JSON line.
+whole query is reported as well. The results go to standard output as one JSON line.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class SparkSide:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._room = Path(job.room)
+        self._folder = Path(job.folder)
         self._pids = {"broker": job.broker_pid, "spark": os.getpid()}
         begun = time.monotonic()
-        self.spark = session(self._room)
+        self.spark = session(self._folder)
         self.session_seconds = time.monotonic() - begun
         if any(each.source.format == PikaSource.name() for each in job.passes):
             self.spark.dataSource.register(PikaSource)
@@ -66,7 +66,7 @@ class SparkSide:
         if wanted.observe:
             frame = frame.observe("sums", *sums(has_headers=self._job.has_headers))
         start = reading(self._pids)
-        query = self._start(frame, wanted.sink, self._room / f"checkpoint-{number}")
+        query = self._start(frame, wanted.sink, self._folder / f"checkpoint-{number}")
         batches = self._follow(query, wanted.role)
         cost = between(start, reading(self._pids))
         return {"role": wanted.role, **cost, **rates(batches, cost["seconds"]), "batches": batches}
@@ -118,13 +118,13 @@ class SparkSide:
         return self.spark.read.format(source.format).options(**source.options).load()
 
 
-def session(room: Path) -> SparkSession:
+def session(folder: Path) -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("benchmark")
     places = {
-        "spark.local.dir": str(room / "local"),
-        "spark.sql.warehouse.dir": str(room / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
         # Two cores and short-lived garbage: the collector that docs/guide/spark.md advises for one small machine.
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={room} -XX:+UseParallelGC",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -XX:+UseParallelGC",
     }
     for name, value in (SETTINGS | places).items():
         builder = builder.config(name, value)
@@ -167,7 +167,7 @@ def rates(batches: list[Line], seconds: float) -> Line:
 
 
 def say(text: str) -> None:
-    """To those who wait; standard error is full of Spark's own words."""
+    """A progress line; standard error is full of Spark's own output."""
     os.write(int(os.environ.get(NEWS, "2")), f"    {text}\n".encode())
 
 

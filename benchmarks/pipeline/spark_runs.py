@@ -19,27 +19,27 @@ LAST_WORDS = 1_500
 
 
 class JobFailed(Exception):
-    """A Spark process that gave no answer; the message carries the end of what it said."""
+    """A Spark process without a result; the message contains the end of its output."""
 
 
 def run_job(job: Job) -> Line:
-    """What the process found out. Its news come through as they are."""
-    room = Path(job.room)
-    room.mkdir(parents=True)
-    log = room / "spark.log"
+    """The results of the process. Its progress lines are passed on."""
+    folder = Path(job.folder)
+    folder.mkdir(parents=True)
+    log = folder / "spark.log"
     news = os.dup(sys.stderr.fileno())
     environment = {
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "TMPDIR": str(room),
+        "TMPDIR": str(folder),
         NEWS: str(news),
     }
     with log.open("wb") as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.pipeline.spark_process", job.to_json()],
-            cwd=room,
+            cwd=folder,
             env=os.environ | environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

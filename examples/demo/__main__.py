@@ -81,10 +81,10 @@ def run(seconds: int, rate: int, page: Path) -> None:
             producer.start()
         windows = watch(screen, channel, pipelines, producers, seconds)
         sent = sum(producer.sent for producer in producers)
-        verdict = proof(spark, http, folder)
-        screen.say(f"\n{sent} orders were sent. Audit of the archive: {verdict}")
+        audit = proof(spark, http, folder)
+        screen.say(f"\n{sent} orders were sent. Audit of the archive: {audit}")
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(drawn(windows, sent, verdict), encoding="utf-8")
+    page.write_text(drawn(windows, sent, audit), encoding="utf-8")
     screen.say(f"The chart is in {page}. Broker, Spark and their files are gone.")
 
 
@@ -158,7 +158,9 @@ def watch(
         done = {name: pipeline.progress() for name, pipeline in pipelines.items()}
         time_left = max(0, seconds - int(now - begun))
         state = f"{time_left} s to go" if windows else "Spark is warming up"
-        screen.show(now - first, HEADS, latest(windows), [f"{sent:,} orders sent; {state}", *map(told, done.items())])
+        screen.show(
+            now - first, HEADS, latest(windows), [f"{sent:,} orders sent; {state}", *map(progress_line, done.items())]
+        )
         if not time_left:
             for producer in producers:
                 producer.stop()
@@ -168,7 +170,7 @@ def watch(
             pipeline.wait(0.5)  # raises what went wrong in it
 
 
-def told(pipeline: tuple[str, Progress]) -> str:
+def progress_line(pipeline: tuple[str, Progress]) -> str:
     name, at = pipeline
     lag = "-" if at.lag is None else f"{at.lag:,}"
     return f"{name:8} {at.rows:>9,} rows  {at.rate:>7,.0f}/s  lag {lag:>6}  last batch {at.batch_ms:,} ms"
@@ -208,7 +210,7 @@ def proof(spark: Any, http: str, folder: Path) -> str:
     return f"{kept} orders kept; {report.lines[-1]}"
 
 
-def drawn(windows: list[dict[str, Any]], sent: int, verdict: str) -> str:
+def drawn(windows: list[dict[str, Any]], sent: int, audit: str) -> str:
     starts = sorted({window["window_start"] for window in windows})
     moments = {start: datetime.fromisoformat(start) for start in starts}
     place = {start: (moment - moments[starts[0]]).total_seconds() for start, moment in moments.items()}
@@ -222,7 +224,7 @@ def drawn(windows: list[dict[str, Any]], sent: int, verdict: str) -> str:
         "Orders a second": {queue: line(queue, "messages", WINDOW) for queue in streams},
         "From the shop to the broker, milliseconds (95 %)": {queue: line(queue, "latency_ms_p95") for queue in streams},
     }
-    notes = [f"{sent} orders in {WINDOW} second windows, counted by the traffic pipeline", f"Audit: {verdict}"]
+    notes = [f"{sent} orders in {WINDOW} second windows, counted by the traffic pipeline", f"Audit: {audit}"]
     return chart.page("Leveret demo: a minute of orders", charts, notes)
 
 

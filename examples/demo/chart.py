@@ -12,14 +12,14 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 900, 260, 60, 30, 16
 
 def page(title: str, charts: Mapping[str, Mapping[str, Points]], notes: Sequence[str]) -> str:
     parts = "\n".join(f"<h2>{escape(name)}</h2>\n{svg(lines)}" for name, lines in charts.items())
-    told = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>
 <style>body {{ font: 15px/1.5 sans-serif; max-width: 940px; margin: 2em auto; color: #333 }} h2 {{ font-size: 1.1em }}
 text {{ font: 12px sans-serif; fill: #555 }}</style></head>
 <body><h1>{escape(title)}</h1>
 {parts}
-<ul>{told}</ul></body></html>
+<ul>{items}</ul></body></html>
 """
 
 

@@ -43,7 +43,7 @@ def rate_at(seconds: float, mean: int) -> float:
 
 
 class Producer(threading.Thread):
-    """Publishes orders until it is told to stop; ``sent`` counts them."""
+    """Publishes orders until it is stopped; ``sent`` counts them."""
 
     def __init__(self, url: str, mean: int, seed: int) -> None:
         super().__init__(name=f"producer-{seed}", daemon=True)

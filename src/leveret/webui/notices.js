@@ -69,11 +69,11 @@ export function notifyError(problem) {
 }
 
 /**
- * Calls `act` after a delay, unless the user presses Undo.
+ * Calls `act` after a delay, unless the user presses Undo. Shows its error, then calls `done` in any case.
  * @param {string} text
- * @param {() => void} act
+ * @param {() => Promise<unknown>} act
  */
-export function undoable(text, act) {
+export function undoable(text, act, done = () => {}) {
   const bar = h("progress", { max: UNDO, value: UNDO, "aria-hidden": "true" });
   const count = h("span", { class: "count" });
   const end = performance.now() + UNDO;
@@ -96,7 +96,7 @@ export function undoable(text, act) {
     clearInterval(tick);
     clearTimeout(timer);
     notice.remove();
-    if (isWanted) act();
+    if (isWanted) act().catch(notifyError).then(done);
     else notify("Undone. Nothing was changed.");
   }
 

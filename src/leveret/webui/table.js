@@ -39,7 +39,7 @@ const TYPING = 250;
  * @property {boolean} [reverse]
  * @property {string} [noun]
  * @property {string} [nouns]
- * @property {(reason: any) => import("./dom.js").Child} [empty] shown instead of an empty table
+ * @property {string | ((reason: any) => import("./dom.js").Child)} [empty] shown instead of an empty table
  * @property {() => unknown} [emptiness]
  * @property {boolean} [isKept] keeps filter and order in the URL
  * @property {number} [toolsFrom] number of rows from which the filter is shown
@@ -296,7 +296,10 @@ export class Table {
 
   /** @param {unknown} reason */
   #showEmpty(reason) {
-    fillFor(this.place, ["empty", reason], () => this.empty?.(reason));
+    fillFor(this.place, ["empty", reason], () => {
+      const shown = typeof this.empty === "function" ? this.empty(reason) : this.empty;
+      return typeof shown === "string" ? h("p", { class: "empty" }, shown) : shown;
+    });
   }
 
   /** @param {string} name */
@@ -315,15 +318,15 @@ export class Table {
 const spacer = (row) => h("tbody", { "aria-hidden": "true" }, row);
 
 /**
- * A right-aligned column of a field, such as "message_stats.publish_details.rate".
+ * A right-aligned column, sorted by a field such as "message_stats.publish_details.rate", which is also its value.
  * @param {string} title
  * @param {string} field
  * @param {(value: any) => import("./dom.js").Child} show
- * @param {{ rank?: number, width?: string }} [options]
+ * @param {{ rank?: number, width?: string, value?: (row: any) => any }} [options]
  * @returns {Column}
  */
-export function numeric(title, field, show, { rank, width = "s" } = {}) {
-  return { title, sort: field, align: "right", rank, width, value: (row) => at(row, field), show };
+export function numeric(title, field, show, { rank, width = "s", value = (row) => at(row, field) } = {}) {
+  return { title, sort: field, align: "right", rank, width, value, show };
 }
 
 /** A table row of the document, reused for different rows of data. */

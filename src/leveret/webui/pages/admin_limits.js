@@ -27,12 +27,7 @@ export function show(place, _parameters, signal, user) {
     signal,
     sort: "name",
     noun: "limit",
-    empty: () =>
-      h(
-        "p",
-        { class: "empty" },
-        "No limits set. Set limits to cap the connections, channels or queues of a virtual host or a user.",
-      ),
+    empty: "No limits set. Set limits to cap the connections, channels or queues of a virtual host or a user.",
   });
   const set = button("Set limits …", () => setLimits(signal, () => table.refresh()), "strong");
   frame(

@@ -74,6 +74,6 @@ function policyTable(isOperator, signal, hint) {
     sort: "name",
     noun: isOperator ? "operator policy" : "policy",
     nouns: isOperator ? "operator policies" : "policies",
-    empty: () => h("p", { class: "empty" }, hint),
+    empty: hint,
   }).element;
 }

@@ -6,7 +6,7 @@ import { fill, h } from "../dom.js";
 import { plural } from "../format.js";
 import { choice, field, form, textInput } from "../forms.js";
 import { button, objectHead, section } from "../layout.js";
-import { notify, notifyError, problemBox, undoable } from "../notices.js";
+import { notify, problemBox, undoable } from "../notices.js";
 import { go } from "../router.js";
 import { vhostNames } from "../vhosts.js";
 import { frame, isAdministrator, writesPolicies } from "./admin_frame.js";
@@ -130,12 +130,8 @@ function freeze(sending) {
 
 function deletePolicy(isOperator, kind, known, leaving) {
   undoable(`The ${kind} ${known.name} will be deleted`, async () => {
-    try {
-      await deleteAndLeave(addressOf(isOperator, known), "/admin/policies", leaving);
-      notify(`The ${kind} ${known.name} was deleted.`);
-    } catch (problem) {
-      notifyError(problem);
-    }
+    await deleteAndLeave(addressOf(isOperator, known), "/admin/policies", leaving);
+    notify(`The ${kind} ${known.name} was deleted.`);
   });
 }
 

@@ -79,11 +79,7 @@ export function changePassword(name) {
 
 export function deleteUser(name, leaving) {
   undoable(`User ${name} and its permissions will be deleted and its connections closed`, async () => {
-    try {
-      await deleteAndLeave(at`/api/users/${name}`, "/admin/users", leaving);
-      notify(`User ${name} deleted.`);
-    } catch (problem) {
-      notifyError(problem);
-    }
+    await deleteAndLeave(at`/api/users/${name}`, "/admin/users", leaving);
+    notify(`User ${name} deleted.`);
   });
 }

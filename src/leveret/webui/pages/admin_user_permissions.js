@@ -4,7 +4,7 @@ import { path as at, get, put, remove } from "../api.js";
 import { h } from "../dom.js";
 import { choice, dialog, field, form } from "../forms.js";
 import { button } from "../layout.js";
-import { notify, notifyError, undoable } from "../notices.js";
+import { notify, undoable } from "../notices.js";
 import { rowsSource, Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
 import { opener } from "./admin_frame.js";
@@ -104,19 +104,11 @@ async function setPermissions(user, row, whenDone) {
 }
 
 function clearPermissions(user, vhost, whenDone) {
-  undoable(`Permissions of user ${user} in ${vhost} will be cleared`, () =>
-    sent(remove(at`/api/permissions/${vhost}/${user}`), `Permissions of user ${user} in ${vhost} cleared.`, whenDone),
-  );
-}
-
-async function sent(request, text, whenDone) {
-  try {
-    await request;
-    notify(text);
-  } catch (problem) {
-    notifyError(problem);
-  }
-  whenDone();
+  const act = async () => {
+    await remove(at`/api/permissions/${vhost}/${user}`);
+    notify(`Permissions of user ${user} in ${vhost} cleared.`);
+  };
+  undoable(`Permissions of user ${user} in ${vhost} will be cleared`, act, whenDone);
 }
 
 // ---- topic permissions
@@ -148,8 +140,7 @@ export function topicTable(user, signal) {
     source: rowsSource(load, (row) => `${row.exchange} ${row.vhost}`),
     signal,
     noun: "topic permission",
-    empty: () =>
-      h("p", { class: "empty" }, "No topic permissions: this user may publish and bind with any routing key."),
+    empty: "No topic permissions: this user may publish and bind with any routing key.",
   });
   return { element: table.element, set: () => set(null) };
 }
@@ -193,11 +184,9 @@ async function setTopic(user, row, signal, whenDone) {
 }
 
 function clearTopics(user, vhost, whenDone) {
-  undoable(`All topic permissions of user ${user} in ${vhost} will be cleared`, () =>
-    sent(
-      remove(at`/api/topic-permissions/${vhost}/${user}`),
-      `Topic permissions of user ${user} in ${vhost} cleared: it may use any routing key.`,
-      whenDone,
-    ),
-  );
+  const act = async () => {
+    await remove(at`/api/topic-permissions/${vhost}/${user}`);
+    notify(`Topic permissions of user ${user} in ${vhost} cleared: it may use any routing key.`);
+  };
+  undoable(`All topic permissions of user ${user} in ${vhost} will be cleared`, act, whenDone);
 }

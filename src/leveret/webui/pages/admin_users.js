@@ -2,10 +2,10 @@
 
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
-import { dialog, field, form, textInput } from "../forms.js";
+import { field, textInput } from "../forms.js";
 import { button, pageHead } from "../layout.js";
-import { notify } from "../notices.js";
-import { go, link } from "../router.js";
+import { additionDialog, refuseExisting } from "../list_page.js";
+import { link } from "../router.js";
 import { Table } from "../table.js";
 import { frame, isAdministrator, onlyAdministrators } from "./admin_frame.js";
 import { tagFields, tagsOf } from "./admin_user_changes.js";
@@ -23,12 +23,7 @@ export function show(place, _parameters, signal, user) {
     sort: "name",
     noun: "user",
     isKept: true,
-    empty: () =>
-      h(
-        "p",
-        { class: "empty" },
-        "No users yet. Add one for each application, with only the permissions that it needs.",
-      ),
+    empty: "No users yet. Add one for each application, with only the permissions that it needs.",
   });
   return frame(
     place,
@@ -94,38 +89,19 @@ function columns(user) {
 }
 
 function addUser() {
-  const close = dialog(
-    "Add user",
-    form(
-      [
-        field("User name", textInput("name", { required: true })),
-        field(
-          "Password",
-          h("input", { name: "password", type: "password", autocomplete: "new-password" }),
-          "Leave empty for a user that logs in with a client certificate only.",
-        ),
-        tagFields([]),
-      ],
-      "Add user",
-      async (given) => {
-        const name = given.get("name");
-        await refuseExisting(name);
-        const password = given.get("password");
-        await put(at`/api/users/${name}`, { tags: tagsOf(given), ...(password ? { password } : {}) });
-        close();
-        notify(`User ${name} created. Set its permissions next.`);
-        go(link`/admin/users/${name}`.slice(1));
-      },
+  const fields = [
+    field("User name", textInput("name", { required: true })),
+    field(
+      "Password",
+      h("input", { name: "password", type: "password", autocomplete: "new-password" }),
+      "Leave empty for a user that logs in with a client certificate only.",
     ),
-  );
-}
-
-/** A PUT would replace the existing user. */
-async function refuseExisting(name) {
-  const found = await get("/api/users", { columns: "name", name });
-  if (found.some((one) => one.name === name))
-    throw {
-      title: "User not added",
-      reason: `User ${name} already exists: choose another name, or edit the existing user.`,
-    };
+    tagFields([]),
+  ];
+  additionDialog("user", fields, async (given) => {
+    const [name, password] = [given.get("name"), given.get("password")];
+    await refuseExisting("/api/users", "User", name, { remedy: "choose another name, or edit the existing user" });
+    await put(at`/api/users/${name}`, { tags: tagsOf(given), ...(password ? { password } : {}) });
+    return { address: link`/admin/users/${name}`, text: `User ${name} created. Set its permissions next.` };
+  });
 }

@@ -99,8 +99,7 @@ function permissions(address, signal) {
     signal,
     sort: "user",
     noun: "permission",
-    empty: () =>
-      h("p", { class: "empty" }, "No user has permissions here. Open a user in the Users tab to set permissions."),
+    empty: "No user has permissions here. Open a user in the Users tab to set permissions.",
   }).element;
 }
 

@@ -3,10 +3,10 @@
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { number, rate } from "../format.js";
-import { dialog, field, form, textInput } from "../forms.js";
+import { field, textInput } from "../forms.js";
 import { button, pageHead } from "../layout.js";
-import { notify } from "../notices.js";
-import { go, link } from "../router.js";
+import { additionDialog, refuseExisting } from "../list_page.js";
+import { link } from "../router.js";
 import { numeric, Table } from "../table.js";
 import { frame, isAdministrator } from "./admin_frame.js";
 
@@ -26,8 +26,7 @@ export function show(place, _parameters, signal, user) {
     sort: "name",
     noun: "virtual host",
     isKept: true,
-    empty: () =>
-      h("p", { class: "empty" }, "You have no permissions in any virtual host. Ask an administrator for access."),
+    empty: "You have no permissions in any virtual host. Ask an administrator for access.",
   });
   const about = "Virtual hosts isolate queues, exchanges, policies and permissions from each other.";
   frame(
@@ -66,28 +65,16 @@ function columns() {
 }
 
 function addVhost() {
-  const close = dialog(
-    "Add virtual host",
-    form(
-      [
-        field("Name", textInput("name", { required: true })),
-        field("Description", h("input", { name: "description", maxlength: "1000", autocomplete: "off" })),
-        field("Tags", h("input", { name: "tags", autocomplete: "off", spellcheck: "false" }), "Comma-separated."),
-      ],
-      "Add virtual host",
-      async (given) => {
-        const name = given.get("name");
-        const found = await get("/api/vhosts", { columns: "name", name });
-        if (found.some((one) => one.name === name))
-          throw {
-            title: "Virtual host not added",
-            reason: `Virtual host ${name} already exists: choose another name.`,
-          };
-        await put(at`/api/vhosts/${name}`, { description: given.get("description"), tags: given.get("tags") });
-        close();
-        notify(`Virtual host ${name} created. You have full permissions in it.`);
-        go(link`/admin/vhosts/${name}`.slice(1));
-      },
-    ),
-  );
+  const fields = [
+    field("Name", textInput("name", { required: true })),
+    field("Description", h("input", { name: "description", maxlength: "1000", autocomplete: "off" })),
+    field("Tags", h("input", { name: "tags", autocomplete: "off", spellcheck: "false" }), "Comma-separated."),
+  ];
+  additionDialog("virtual host", fields, async (given) => {
+    const name = given.get("name");
+    await refuseExisting("/api/vhosts", "Virtual host", name);
+    await put(at`/api/vhosts/${name}`, { description: given.get("description"), tags: given.get("tags") });
+    const text = `Virtual host ${name} created. You have full permissions in it.`;
+    return { address: link`/admin/vhosts/${name}`, text };
+  });
 }

@@ -8,10 +8,10 @@ import { objectHead, section } from "../layout.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { rowsSource, Table } from "../table.js";
 import { Tiles } from "../tiles.js";
 import { modeOf } from "./channels.js";
 import { connectionLink, prefetch, stateBadge } from "./connection_format.js";
+import { consumersTable } from "./consumers.js";
 
 export const path = "/channels/:name";
 export const under = "Connections";
@@ -71,25 +71,12 @@ export function show(place, { name }, signal) {
 }
 
 function consumers(address, signal) {
-  const load = async (signal) =>
-    (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
-  return new Table({
-    columns: [
-      { title: "Consumer tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
-      {
-        title: "Queue",
-        sort: "queue.name",
-        value: (row) => [row.queue.vhost, row.queue.name],
-        show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
-      },
-      { title: "Ack mode", rank: 2, width: "s", value: (row) => (row.ack_required ? "manual" : "automatic") },
-      { title: "Prefetch count", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
-      { title: "State", rank: 2, width: "m", value: (row) => row.activity_status },
-    ],
-    source: rowsSource(load, (row) => `${row.consumer_tag} ${row.queue.name}`),
-    signal,
-    sort: "consumer_tag",
-    noun: "consumer",
-    empty: () => h("p", { class: "empty" }, "No consumers on this channel."),
-  }).element;
+  const queue = {
+    title: "Queue",
+    sort: "queue.name",
+    value: (row) => [row.queue.vhost, row.queue.name],
+    show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
+  };
+  const options = { sort: "consumer_tag", empty: "No consumers on this channel." };
+  return consumersTable(address, signal, queue, 2, options);
 }

@@ -37,8 +37,7 @@ export function channelsTable(address, signal) {
     signal,
     sort: "number",
     noun: "channel",
-    empty: () =>
-      h("p", { class: "empty" }, "No open channels. A client opens a channel before it publishes or consumes."),
+    empty: "No open channels. A client opens a channel before it publishes or consumes.",
   });
   table.tools.remove(); // channels have only numbers
   return table.element;

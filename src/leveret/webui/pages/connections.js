@@ -1,35 +1,22 @@
 // All connections.
 
-import { get } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../format.js";
 import { pageHead } from "../layout.js";
+import { listTable, VHOST } from "../list_page.js";
 import { filteredSource } from "../local_filter.js";
-import { numeric, Table } from "../table.js";
-import { keptVhost, vhostChoice } from "../vhosts.js";
+import { numeric } from "../table.js";
+import { keptVhost } from "../vhosts.js";
 import { byteRate, clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_format.js";
 
 export const path = "/connections";
 export const nav = "Connections";
 export const title = () => "Connections";
 
-const COLUMNS = [
-  "name",
-  "vhost",
-  "user",
-  "state",
-  "channels",
-  "ssl",
-  "ssl_protocol",
-  "connected_at",
-  "peer_host",
-  "peer_port",
-  "user_provided_name",
-  "client_properties.product",
-  "client_properties.version",
-  "recv_oct_details.rate",
-  "send_oct_details.rate",
-].join(",");
+const COLUMNS =
+  "name,vhost,user,state,channels,ssl,ssl_protocol,connected_at,peer_host,peer_port,user_provided_name," +
+  "client_properties.product,client_properties.version,recv_oct_details.rate,send_oct_details.rate";
 const FOUND = 12;
 
 /** The text that the filter searches. */
@@ -47,29 +34,19 @@ export async function find(text, signal) {
 }
 
 export function show(place, _parameters, signal) {
-  let vhost = keptVhost();
-  const ask = (question, signal) =>
-    get(
-      vhost ? `/api/vhosts/${encodeURIComponent(vhost)}/connections` : "/api/connections",
-      { ...question, columns: COLUMNS },
-      { signal },
-    );
-  const table = new Table({
+  const ask = (question, signal) => {
+    const vhost = keptVhost();
+    const address = vhost ? at`/api/vhosts/${vhost}/connections` : "/api/connections";
+    return get(address, { ...question, columns: COLUMNS }, { signal });
+  };
+  const table = listTable({
     columns: columns(),
     source: filteredSource(ask, textOf),
     signal,
-    sort: "name",
     noun: "connection",
-    isKept: true,
+    placeholder: "Filter by client, user or address",
     empty: () => emptyState(signal),
   });
-  table.search.placeholder = "Filter by client, user or address";
-  table.tools.append(
-    vhostChoice(signal, (chosen) => {
-      vhost = chosen;
-      table.restart();
-    }),
-  );
   fill(place, pageHead("Connections"), table.element);
 }
 
@@ -84,7 +61,7 @@ function columns() {
     },
     { title: "Address", sort: "peer_host", rank: 2, width: "l", value: peerOf },
     { title: "User", sort: "user", width: "m", value: (row) => row.user },
-    { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
+    VHOST,
     { title: "State", sort: "state", width: "s", value: (row) => row.state, show: stateBadge },
     numeric("Channels", "channels", number, { rank: 2 }),
     numeric("From client", "recv_oct_details.rate", byteRate, { rank: 2 }),

@@ -5,7 +5,7 @@ import { fill, h, setText } from "../dom.js";
 import { plural } from "../format.js";
 import { begin, RunningJobs } from "../jobs.js";
 import { objectHead } from "../layout.js";
-import { notifyError, problemBox, undoable } from "../notices.js";
+import { problemBox, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { causeOf, filterOf, groupOf, isSameGroup, REASONS, wayOf } from "./dead_letter_groups.js";
@@ -116,11 +116,7 @@ class Page {
   #delete(job, messages) {
     const { vhost, queue } = this.#group;
     undoable(`${plural(messages, "message")} in queue ${queue} will be deleted`, async () => {
-      try {
-        this.jobs.watch(await begin(vhost, queue, { kind: "delete", ...job }), messages);
-      } catch (problem) {
-        notifyError(problem);
-      }
+      this.jobs.watch(await begin(vhost, queue, { kind: "delete", ...job }), messages);
     });
   }
 }

@@ -1,13 +1,13 @@
 // Dead letters grouped by cause, and their retry.
 
-import { path as at, get } from "../api.js";
+import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, number, plural } from "../format.js";
 import { RunningJobs } from "../jobs.js";
 import { pageHead } from "../layout.js";
+import { listAddress, listTable } from "../list_page.js";
 import { go, link } from "../router.js";
-import { rowsSource, Table } from "../table.js";
-import { keptVhost, vhostChoice } from "../vhosts.js";
+import { rowsSource } from "../table.js";
 import { causeOf, filterOf, groupLink, namesOf, REASONS, wayOf } from "./dead_letter_groups.js";
 import { retryDialog } from "./dead_letter_retry.js";
 
@@ -21,7 +21,6 @@ export function show(place, _parameters, signal) {
 }
 
 class Page {
-  #vhost = keptVhost();
   /** @type {{ groups: any[], queues: any[], is_complete: boolean }} */
   #answer = { groups: [], queues: [], is_complete: true };
 
@@ -39,7 +38,7 @@ class Page {
       (row) => row.kind !== "copy",
       () => this.table.refresh(),
     );
-    this.table = new Table({
+    this.table = listTable({
       columns: this.#columns(),
       source: rowsSource(
         (signal) => this.#load(signal),
@@ -50,22 +49,13 @@ class Page {
       sort: "messages",
       reverse: true,
       noun: "cause",
-      isKept: true,
       emptiness: () => this.#answer.queues.map((queue) => queue.name),
       empty: noDeadLetters,
     });
-    this.table.tools.append(vhostChoice(signal, (chosen) => this.#choose(chosen)));
-  }
-
-  #choose(vhost) {
-    this.#vhost = vhost;
-    this.table.restart();
   }
 
   async #load(signal) {
-    this.#answer = await get(this.#vhost ? at`/api/dead-letters/${this.#vhost}` : "/api/dead-letters", undefined, {
-      signal,
-    });
+    this.#answer = await get(listAddress("dead-letters"), undefined, { signal });
     const { groups } = this.#answer;
     this.most = groups.reduce((most, group) => Math.max(most, group.messages), 1);
     this.retry.disabled = !groups.length;

@@ -7,7 +7,7 @@ import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { number, rate } from "../format.js";
 import { objectHead } from "../layout.js";
-import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
+import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
 import { bindingDialog, bindingsTable } from "./exchange_bindings.js";
@@ -140,11 +140,7 @@ class View {
 
 function removeExchange(name, address, leaving) {
   undoable(`Exchange ${name} and its bindings will be deleted`, async () => {
-    try {
-      await deleteAndLeave(address, "/exchanges", leaving);
-      notify(`Exchange ${name} deleted.`);
-    } catch (problem) {
-      notifyError(problem);
-    }
+    await deleteAndLeave(address, "/exchanges", leaving);
+    notify(`Exchange ${name} deleted.`);
   });
 }

@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { choice, dialog, field, form, textInput } from "../forms.js";
 import { objectOf, objectText } from "../json_object.js";
 import { filteredSource } from "../local_filter.js";
-import { notify, notifyError, undoable } from "../notices.js";
+import { notify, undoable } from "../notices.js";
 import { link } from "../router.js";
 import { Table } from "../table.js";
 import { exchangeInPath, exchangeLink, shownExchange } from "./exchange_links.js";
@@ -54,7 +54,7 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
     signal,
     sort: other,
     noun: "binding",
-    empty: () => h("p", { class: "empty" }, EMPTY[end]),
+    empty: EMPTY[end],
   });
   table.search.placeholder = "Filter bindings";
   return table;
@@ -76,16 +76,12 @@ function inPath({ vhost, source, destination_type: kind, destination }) {
 
 function unbindButton(binding, whenChanged) {
   const { source, destination, routing_key: key } = binding;
-  const unbind = () =>
-    undoable(`Binding ${key || NO_KEY} from ${source} to ${destination} will be deleted`, async () => {
-      try {
-        await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
-        notify(`Binding ${key || NO_KEY} from ${source} to ${destination} deleted.`);
-      } catch (problem) {
-        notifyError(problem);
-      }
-      whenChanged();
-    });
+  const described = `Binding ${key || NO_KEY} from ${source} to ${destination}`;
+  const act = async () => {
+    await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
+    notify(`${described} deleted.`);
+  };
+  const unbind = () => undoable(`${described} will be deleted`, act, whenChanged);
   return h(
     "button",
     {

@@ -3,71 +3,37 @@
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { duration, number } from "../format.js";
-import { rowsSource, Table } from "../table.js";
+import { nameColumn } from "../list_page.js";
+import { numeric, rowsSource, Table } from "../table.js";
 import { findingsOf } from "./queue_findings.js";
-import { queueLink } from "./queue_link.js";
-import { drain } from "./queues.js";
+import { DRAINS_IN, queueAddress } from "./queues.js";
 
 const SHOWN = 5;
 const SOME = 25; // requested, because streams are left out and are often the longest
 const MANY = 500; // the API's largest page
-const COLUMNS = [
-  "name",
-  "vhost",
-  "type",
-  "state",
-  "consumers",
-  "messages",
-  "messages_ready",
-  "messages_unacknowledged",
-  "oldest_message_age",
-  "drain_estimate",
-  "message_stats.publish_details.rate",
-  "message_stats.deliver_get_details.rate",
-].join(",");
+const COLUMNS =
+  "name,vhost,type,state,consumers,messages,messages_ready,messages_unacknowledged,oldest_message_age," +
+  "drain_estimate,message_stats.publish_details.rate,message_stats.deliver_get_details.rate";
 
 export function longestQueues(signal) {
   const longest = new Longest();
   const table = new Table({
     columns: [
-      {
-        title: "Queue",
-        width: "name",
-        value: (row) => [row.vhost, row.name],
-        show: ([vhost, name]) => queueLink(vhost, name),
-      },
-      { title: "Ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
-      {
-        title: "Oldest",
-        align: "right",
-        rank: 2,
-        width: "age",
-        value: (row) => row.oldest_message_age,
-        show: duration,
-      },
-      {
-        title: "Drains in",
-        align: "right",
-        rank: 3,
-        width: "age",
-        value: (row) => [row.drain_estimate, row.messages],
-        show: ([seconds, messages]) => drain(seconds, messages),
-      },
+      { ...nameColumn(queueAddress), title: "Queue" },
+      numeric("Ready", "messages_ready", number),
+      numeric("Oldest", "oldest_message_age", duration, { rank: 2, width: "age" }),
+      DRAINS_IN,
       { title: "Why", rank: 2, width: "why", value: (row) => findingsOf(row)[0]?.brief ?? "" },
-    ],
+    ].map((column) => ({ ...column, sort: undefined })), // always by ready messages
     source: rowsSource((signal) => longest.load(signal)),
     signal,
     noun: "queue",
     toolsFrom: Infinity,
     emptiness: () => longest.isCut,
     empty: (isCut) =>
-      h(
-        "p",
-        { class: "empty" },
-        isCut
-          ? `The ${MANY} longest queues are streams. See Queues for all other queues.`
-          : "No queue has ready messages.",
-      ),
+      isCut
+        ? `The ${MANY} longest queues are streams. See Queues for all other queues.`
+        : "No queue has ready messages.",
   });
   return h("section", {}, h("h2", {}, "Longest queues"), table.element);
 }

@@ -67,7 +67,7 @@ export function show(place, _parameters, signal, user) {
       showListeners(listeners, overview);
       const isNew = overview.object_totals?.queues === 0;
       longest.hidden = isNew;
-      if (isNew !== start.hasChildNodes()) fill(start, isNew && firstSteps(user, overview, () => addQueue("")));
+      if (isNew !== start.hasChildNodes()) fill(start, isNew && firstSteps(user, overview, addQueue));
       const nodes = maySeeNodes ? await get("/api/nodes", undefined, { signal }) : [];
       fill(alarms, alarmsOf(nodes));
       showNode(node, nodes[0]);

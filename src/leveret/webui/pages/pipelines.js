@@ -1,6 +1,6 @@
 // Spark queries that read from the broker, and their leases on messages of classic queues.
 
-import { amount } from "../amount.js";
+import { lagColumn } from "../amount.js";
 import { path as at, get, remove } from "../api.js";
 import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
@@ -8,7 +8,7 @@ import { facts } from "../facts.js";
 import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { dialog } from "../forms.js";
 import { pageHead, section } from "../layout.js";
-import { notify, notifyError, showProblem, undoable } from "../notices.js";
+import { notify, showProblem, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { numeric, rowsSource, Table } from "../table.js";
@@ -86,7 +86,6 @@ function totalsOf(queries, leases) {
 }
 
 function queryTable(rows, signal) {
-  const largest = () => rows().reduce((most, row) => Math.max(most, row.lag ?? 0), 1);
   const detailsOf = ({ user, id }) => {
     const now = rows().find((row) => row.user === user && row.id === id);
     if (now) details(now);
@@ -125,23 +124,12 @@ function queryTable(rows, signal) {
         show: ([values, name]) => sparkline(values, `Rows per second of ${name}`),
       },
       { title: "Last batch", rank: 4, width: "batch", value: lastBatch },
-      {
-        title: "Last report",
-        sort: "silent_for",
-        align: "right",
+      numeric("Last report", "silent_for", ago, {
         rank: 3,
         width: "m",
         value: (row) => Math.floor(row.silent_for),
-        show: ago,
-      },
-      {
-        title: "Lag",
-        sort: "lag",
-        align: "right",
-        width: "m",
-        value: (row) => [row.lag, largest()],
-        show: ([lag, most]) => amount(lag / most, number(lag)),
-      },
+      }),
+      lagColumn(rows),
     ],
     source: rowsSource(async () => rows()),
     signal,
@@ -149,13 +137,9 @@ function queryTable(rows, signal) {
     reverse: true,
     noun: "query",
     nouns: "queries",
-    empty: () =>
-      h(
-        "p",
-        { class: "empty" },
-        "No Spark query reported in the last hour. Add the listener to your Spark session: " +
-          "spark.streams.addListener(LeveretListener()).",
-      ),
+    empty:
+      "No Spark query reported in the last hour. Add the listener to your Spark session: " +
+      "spark.streams.addListener(LeveretListener()).",
   });
 }
 
@@ -236,15 +220,7 @@ function leaseTable(rows, signal, release) {
       numeric("Lease", "lease", number, { rank: 2 }),
       numeric("Messages", "messages", number, { rank: 2 }),
       numeric("Size", "bytes", bytes, { rank: 2 }),
-      {
-        title: "Age",
-        sort: "age",
-        align: "right",
-        rank: 2,
-        width: "m",
-        value: (row) => Math.floor(row.age),
-        show: (age) => (age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age)),
-      },
+      numeric("Age", "age", shownAge, { rank: 2, width: "m", value: (row) => Math.floor(row.age) }),
       {
         title: "",
         width: "action",
@@ -261,8 +237,12 @@ function leaseTable(rows, signal, release) {
     sort: "age",
     reverse: true,
     noun: "lease",
-    empty: () => h("p", { class: "empty" }, "No leases. Spark leases messages when it reads a classic queue."),
+    empty: "No leases. Spark leases messages when it reads a classic queue.",
   });
+}
+
+function shownAge(age) {
+  return age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age);
 }
 
 function release(lease, changed) {
@@ -271,13 +251,9 @@ function release(lease, changed) {
       "and processed twice if the query is still working on them,",
     async () => {
       const query = new URLSearchParams({ queue: lease.queue, consumer: lease.consumer, lease: lease.lease });
-      try {
-        const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
-        notify(`${plural(answer.released, "message")} returned to queue ${lease.queue}.`);
-      } catch (problem) {
-        notifyError(problem);
-      }
-      changed();
+      const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
+      notify(`${plural(answer.released, "message")} returned to queue ${lease.queue}.`);
     },
+    changed,
   );
 }

@@ -11,7 +11,8 @@ import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notic
 import { poll } from "../poll.js";
 import { rowsSource, Table } from "../table.js";
 import { Tiles } from "../tiles.js";
-import { connectionLink, peerIn, prefetch } from "./connection_format.js";
+import { connectionLink, peerIn } from "./connection_format.js";
+import { consumersTable } from "./consumers.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
 import { traceLinks } from "./message_trace.js";
 import { deleteDialog } from "./queue_delete.js";
@@ -192,40 +193,21 @@ async function togglePause(address, name, queue, refresh) {
 }
 
 function purge(address, name, queue, changed) {
-  undoable(`${plural(queue.messages_ready, "message")} in queue ${name} will be deleted`, async () => {
-    try {
-      await remove(`${address}/contents`);
-      notify(`Queue ${name} purged.`);
-    } catch (problem) {
-      notifyError(problem);
-    }
-    changed();
-  });
+  const act = async () => {
+    await remove(`${address}/contents`);
+    notify(`Queue ${name} purged.`);
+  };
+  undoable(`${plural(queue.messages_ready, "message")} in queue ${name} will be deleted`, act, changed);
 }
 
 function consumers(address, signal) {
-  const load = async (signal) =>
-    (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
-  return new Table({
-    columns: [
-      { title: "Consumer tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
-      {
-        title: "Connection",
-        sort: "channel_details.connection_name",
-        value: (row) => row.channel_details?.connection_name ?? "",
-        show: (name) =>
-          name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in-process client",
-      },
-      { title: "Ack mode", rank: 3, width: "s", value: (row) => (row.ack_required ? "manual" : "automatic") },
-      { title: "Prefetch count", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
-      { title: "State", rank: 3, width: "s", value: (row) => row.activity_status },
-    ],
-    source: rowsSource(load, (row) => row.consumer_tag),
-    signal,
-    noun: "consumer",
-    toolsFrom: SEVERAL,
-    empty: () => h("p", { class: "empty" }, "No consumers."),
-  }).element;
+  const connection = {
+    title: "Connection",
+    sort: "channel_details.connection_name",
+    value: (row) => row.channel_details?.connection_name ?? "",
+    show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in-process client"),
+  };
+  return consumersTable(address, signal, connection, 3, { toolsFrom: SEVERAL, empty: "No consumers." });
 }
 
 function bindings(address, vhost, signal) {
@@ -250,6 +232,6 @@ function bindings(address, vhost, signal) {
     signal,
     noun: "binding",
     toolsFrom: SEVERAL,
-    empty: () => h("p", { class: "empty" }, "No bindings."),
+    empty: "No bindings.",
   }).element;
 }

@@ -4,109 +4,72 @@ import { path as at, get, put } from "../api.js";
 import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { duration, isNumber, number, rate } from "../format.js";
-import { check, choice, dialog, field, form, textInput } from "../forms.js";
+import { check, choice, field, textInput } from "../forms.js";
 import { button, pageHead } from "../layout.js";
-import { notify } from "../notices.js";
+import {
+  additionDialog,
+  finder,
+  listAddress,
+  listTable,
+  nameColumn,
+  refuseExisting,
+  VHOST,
+  vhostField,
+} from "../list_page.js";
 import { rateSparkline } from "../rate_sparkline.js";
-import { go, link } from "../router.js";
-import { numeric, Table } from "../table.js";
+import { link } from "../router.js";
+import { numeric } from "../table.js";
 import { ValueHistory } from "../value_history.js";
-import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
+import { keptVhost } from "../vhosts.js";
 import { firstSteps } from "./first_steps.js";
-import { queueLink } from "./queue_link.js";
 import { mayReadTraces } from "./traces.js";
 
 export const path = "/queues";
 export const nav = "Queues";
 export const title = () => "Queues";
 
-const COLUMNS = [
-  "name",
-  "vhost",
-  "type",
-  "durable",
-  "state",
-  "policy",
-  "consumers",
-  "messages",
-  "messages_ready",
-  "messages_unacknowledged",
-  "messages_details",
-  "oldest_message_age",
-  "drain_estimate",
-  "message_stats.publish_details",
-  "message_stats.deliver_get_details",
-].join(",");
+const COLUMNS =
+  "name,vhost,type,durable,state,policy,consumers,messages,messages_ready,messages_unacknowledged," +
+  "messages_details,oldest_message_age,drain_estimate,message_stats.publish_details," +
+  "message_stats.deliver_get_details";
 
 const SAMPLES = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 10 };
 const FEW = 500; // queues
 
-export async function find(text, signal) {
-  const answer = await get(
-    "/api/queues",
-    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" },
-    { signal },
-  );
-  return answer.items.map((one) => ({
-    title: one.name,
-    hint: `queue in ${one.vhost}`,
-    address: link`/queues/${one.vhost}/${one.name}`.slice(1),
-  }));
-}
+export const queueAddress = (vhost, name) => link`/queues/${vhost}/${name}`;
+
+export const find = finder("queues", "name,vhost", ({ vhost, name }) => ({
+  title: name,
+  hint: `queue in ${vhost}`,
+  address: queueAddress(vhost, name).slice(1),
+}));
 
 export function show(place, _parameters, signal, user) {
-  let vhost = keptVhost();
   const depths = new Depths();
-  const table = new Table({
+  const table = listTable({
     columns: columns(depths),
-    source: queueSource(() => (vhost ? at`/api/queues/${vhost}` : "/api/queues"), depths),
+    source: queueSource(depths),
     signal,
-    sort: "name",
     noun: "queue",
-    isKept: true,
-    emptiness: () => vhost,
+    emptiness: keptVhost,
     empty: (vhost) => firstIn(vhost, user, signal),
   });
-  table.tools.append(
-    vhostChoice(signal, (chosen) => {
-      vhost = chosen;
-      table.restart();
-    }),
-  );
-  fill(
-    place,
-    pageHead(
-      "Queues",
-      null,
-      mayReadTraces(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
-      button("Add queue", () => addQueue(vhost), "strong"),
-    ),
-    table.element,
-  );
+  const traces = mayReadTraces(user) && h("a", { class: "button", href: "#/traces" }, "Traces");
+  fill(place, pageHead("Queues", null, traces, button("Add queue", addQueue, "strong")), table.element);
 }
 
 /** First steps with the address of the broker. */
 function firstIn(vhost, user, signal) {
   const place = h("div", {});
-  const showSteps = (overview) =>
-    fill(
-      place,
-      firstSteps(user, overview, () => addQueue(vhost), vhost),
-    );
+  const showSteps = (overview) => fill(place, firstSteps(user, overview, addQueue, vhost));
   get("/api/overview", { columns: "listeners" }, { signal }).then(showSteps, () => showSteps());
   return place;
 }
 
 function columns(depths) {
   return [
-    {
-      title: "Name",
-      sort: "name",
-      width: "name",
-      value: (row) => [row.vhost, row.name],
-      show: ([vhost, name]) => queueLink(vhost, name),
-    },
-    { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
+    nameColumn(queueAddress),
+    VHOST,
     { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
     numeric("Ready", "messages_ready", number),
     numeric("Unacked", "messages_unacknowledged", number, { rank: 2 }),
@@ -128,17 +91,15 @@ function columns(depths) {
     numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
     numeric("Consumers", "consumers", number, { rank: 3 }),
     numeric("Oldest", "oldest_message_age", duration, { rank: 3, width: "age" }),
-    {
-      title: "Drains in",
-      sort: "drain_estimate",
-      align: "right",
-      rank: 3,
-      width: "age",
-      value: (row) => [row.drain_estimate, row.messages],
-      show: ([seconds, messages]) => drain(seconds, messages),
-    },
+    DRAINS_IN,
   ];
 }
+
+export const DRAINS_IN = numeric("Drains in", "drain_estimate", ([seconds, messages]) => drain(seconds, messages), {
+  rank: 3,
+  width: "age",
+  value: (row) => [row.drain_estimate, row.messages],
+});
 
 /** Publish and deliver rates over time; empty without samples. */
 function ratesOf(row) {
@@ -146,11 +107,11 @@ function ratesOf(row) {
 }
 
 /** Requests samples only if there are few queues: those of thousands take the broker seconds. */
-function queueSource(address, depths) {
+function queueSource(depths) {
   /** @type {boolean | null} */
   let isFew = null; // null before the first response
   return async (question, signal) => {
-    const ask = (samples) => get(address(), { ...question, columns: COLUMNS, ...samples }, { signal });
+    const ask = (samples) => get(listAddress("queues"), { ...question, columns: COLUMNS, ...samples }, { signal });
     let answer = await ask(isFew ? SAMPLES : {});
     if (isFew === null && answer.total_count <= FEW) answer = await ask(SAMPLES);
     isFew = answer.total_count <= FEW;
@@ -189,47 +150,26 @@ function badges([state, type]) {
   ];
 }
 
-/** A PUT would keep the existing queue, or fail with a protocol error. */
-async function refuseExisting(vhost, name) {
-  const found = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, columns: "name", name });
-  if (found.items.some((one) => one.name === name))
-    throw {
-      title: "Queue not added",
-      reason: `Queue ${name} already exists in virtual host ${vhost}: choose another name.`,
-    };
-}
-
-/** Opens the dialog for a new queue; `vhost` is preselected. */
-export async function addQueue(vhost) {
-  const names = await vhostNames();
-  const options = names.length ? names : ["/"];
-  const close = dialog(
-    "Add queue",
-    form(
-      [
-        field("Name", textInput("name", { required: true })),
-        field("Virtual host", choice("vhost", options, vhost || options[0])),
-        field(
-          "Type",
-          choice("type", ["classic", "stream"], "classic"),
-          "A classic queue delivers each message once; a stream keeps messages, and each reader has its own offset.",
-        ),
-        check("Durable: survives a broker restart", "durable", true),
-      ],
-      "Add queue",
-      async (given) => {
-        const [name, where, type] = [given.get("name"), given.get("vhost"), given.get("type")];
-        await refuseExisting(where, name);
-        const body = {
-          durable: given.has("durable") || type === "stream",
-          auto_delete: false,
-          arguments: { "x-queue-type": type },
-        };
-        await put(at`/api/queues/${where}/${name}`, body);
-        close();
-        notify(`Queue ${name} created.`);
-        go(link`/queues/${where}/${name}`.slice(1));
-      },
+/** Opens the dialog for a new queue. */
+export async function addQueue() {
+  const fields = [
+    field("Name", textInput("name", { required: true })),
+    await vhostField(),
+    field(
+      "Type",
+      choice("type", ["classic", "stream"], "classic"),
+      "A classic queue delivers each message once; a stream keeps messages, and each reader has its own offset.",
     ),
-  );
+    check("Durable: survives a broker restart", "durable", true),
+  ];
+  additionDialog("queue", fields, async (given) => {
+    const [name, vhost, type] = [given.get("name"), given.get("vhost"), given.get("type")];
+    await refuseExisting(at`/api/queues/${vhost}`, "Queue", name, { where: ` in virtual host ${vhost}` });
+    await put(at`/api/queues/${vhost}/${name}`, {
+      durable: given.has("durable") || type === "stream",
+      auto_delete: false,
+      arguments: { "x-queue-type": type },
+    });
+    return { address: queueAddress(vhost, name), text: `Queue ${name} created.` };
+  });
 }

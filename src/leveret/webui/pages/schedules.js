@@ -4,9 +4,10 @@ import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
 import { pageHead } from "../layout.js";
-import { notify, notifyError, undoable } from "../notices.js";
-import { numeric, rowsSource, Table } from "../table.js";
-import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
+import { listTable } from "../list_page.js";
+import { notify, undoable } from "../notices.js";
+import { numeric, rowsSource } from "../table.js";
+import { keptVhost, vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
 
 export const path = "/schedules";
@@ -17,13 +18,12 @@ const MOST = 1000; // messages per virtual host
 
 export function show(place, _parameters, signal) {
   const schedules = new Schedules();
-  let vhost = keptVhost();
   const note = h("p", { class: "faint" });
-  const table = new Table({
+  const table = listTable({
     columns: columns(schedules, (row) => cancel(row, () => table.refresh())),
     source: rowsSource(
       async (signal) => {
-        const rows = await schedules.load(vhost, signal);
+        const rows = await schedules.load(keptVhost(), signal);
         setText(
           note,
           schedules.count > rows.length
@@ -37,16 +37,9 @@ export function show(place, _parameters, signal) {
     signal,
     sort: "due",
     noun: "scheduled message",
-    isKept: true,
+    placeholder: "Filter by exchange or routing key",
     empty: howToSchedule,
   });
-  table.search.placeholder = "Filter by exchange or routing key";
-  table.tools.append(
-    vhostChoice(signal, (chosen) => {
-      vhost = chosen;
-      table.restart();
-    }),
-  );
   fill(place, pageHead("Schedules"), table.element, note);
   const ticking = setInterval(() => countDown(table.element, schedules), 1000);
   signal.addEventListener("abort", () => clearInterval(ticking));
@@ -139,15 +132,11 @@ function dateTime(moment) {
 
 function cancel(row, changed) {
   const where = `${shownExchange(row.exchange)} → ${row.routing_key}`;
-  undoable(`The scheduled message for ${where} will be cancelled`, async () => {
-    try {
-      await remove(at`/api/schedules/${row.vhost}/${row.id}`);
-      notify(`The scheduled message for ${where} was cancelled.`);
-    } catch (problem) {
-      notifyError(problem);
-    }
-    changed();
-  });
+  const act = async () => {
+    await remove(at`/api/schedules/${row.vhost}/${row.id}`);
+    notify(`The scheduled message for ${where} was cancelled.`);
+  };
+  undoable(`The scheduled message for ${where} will be cancelled`, act, changed);
 }
 
 function howToSchedule() {

@@ -1,12 +1,12 @@
 // One stream, super stream or sharded queue: rates, partitions, readers and their lag, messages.
 
-import { amount } from "../amount.js";
+import { amount, lagColumn } from "../amount.js";
 import { path as at, get, remove } from "../api.js";
 import { lineChart, pointsOf, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
 import { objectHead, section } from "../layout.js";
-import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
+import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { numeric, rowsSource, Table } from "../table.js";
@@ -230,7 +230,7 @@ function partitions(stream, isSharded, signal) {
     signal,
     sort: "partition",
     noun: isSharded ? "shard" : "partition",
-    empty: () => h("p", { class: "empty" }, "No partitions. Bind streams to this exchange."),
+    empty: "No partitions. Bind streams to this exchange.",
   });
   return { heading: isSharded ? "Shards" : "Partitions", table };
 }
@@ -241,7 +241,6 @@ function partitionName([name, vhost, isDraining], isSharded) {
 }
 
 function readers(rows, lags, signal, deleteOffset) {
-  const largest = () => rows().reduce((most, row) => Math.max(most, row.lag ?? 0), 1);
   const table = new Table({
     columns: [
       {
@@ -268,14 +267,7 @@ function readers(rows, lags, signal, deleteOffset) {
         value: (row) => [lags.of(keyOf(row)), row.name ?? row.consumer_tag],
         show: ([values, name]) => sparkline(values, `Lag of ${name}`),
       },
-      {
-        title: "Lag",
-        sort: "lag",
-        align: "right",
-        width: "m",
-        value: (row) => [row.lag, largest()],
-        show: ([lag, most]) => amount(lag / most, number(lag)),
-      },
+      lagColumn(rows),
       {
         title: "",
         rank: 2,
@@ -304,12 +296,8 @@ function readers(rows, lags, signal, deleteOffset) {
     sort: "lag",
     reverse: true,
     noun: "reader",
-    empty: () =>
-      h(
-        "p",
-        { class: "empty" },
-        "No readers. Consumers choose their start with x-stream-offset, and store their offset with x-stream-consumer.",
-      ),
+    empty:
+      "No readers. Consumers choose their start with x-stream-offset, and store their offset with x-stream-consumer.",
   });
   return { heading: "Readers", table };
 }
@@ -324,14 +312,10 @@ function readerName([name, tag, isPinned]) {
 }
 
 function deleteOffset(vhost, reader, changed) {
-  undoable(`The stored offset of reader ${reader.name} in ${reader.queue} will be deleted`, async () => {
-    try {
-      const query = new URLSearchParams({ queue: reader.queue, consumer: reader.name });
-      await remove(`${at`/api/pipeline/${vhost}/consumers`}?${query}`);
-      notify(`The stored offset of reader ${reader.name} was deleted.`);
-    } catch (problem) {
-      notifyError(problem);
-    }
-    changed();
-  });
+  const act = async () => {
+    const query = new URLSearchParams({ queue: reader.queue, consumer: reader.name });
+    await remove(`${at`/api/pipeline/${vhost}/consumers`}?${query}`);
+    notify(`The stored offset of reader ${reader.name} was deleted.`);
+  };
+  undoable(`The stored offset of reader ${reader.name} in ${reader.queue} will be deleted`, act, changed);
 }

@@ -1,105 +1,51 @@
 // All streams, super streams and sharded queues.
 
-import { path as at, get, put } from "../api.js";
+import { path as at, put } from "../api.js";
 import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
-import { choice, dialog, field, form, textInput } from "../forms.js";
+import { choice, field, textInput } from "../forms.js";
 import { button, pageHead } from "../layout.js";
-import { notify } from "../notices.js";
-import { go, link } from "../router.js";
-import { numeric, Table } from "../table.js";
+import { additionDialog, finder, listSource, listTable, nameColumn, VHOST, vhostField } from "../list_page.js";
+import { link } from "../router.js";
+import { numeric } from "../table.js";
 import { ValueHistory } from "../value_history.js";
-import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
-import { vhostSuffix } from "./queue_link.js";
 
 export const path = "/streams";
 export const nav = "Streams";
 export const title = () => "Streams";
 
-const COLUMNS = [
-  "name",
-  "vhost",
-  "kind",
-  "state",
-  "partitions",
-  "messages",
-  "bytes",
-  "readers",
-  "consumers",
-  "lag",
-  "largest_share",
-  "problem",
-  "message_stats.publish_details",
-  "message_stats.deliver_get_details",
-].join(",");
+const COLUMNS =
+  "name,vhost,kind,state,partitions,messages,bytes,readers,consumers,lag,largest_share,problem," +
+  "message_stats.publish_details,message_stats.deliver_get_details";
 const UNEVEN = 1.5; // times the fair share
 
-export async function find(text, signal) {
-  const answer = await get(
-    "/api/streams",
-    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost,kind" },
-    { signal },
-  );
-  return answer.items.map((one) => ({
-    title: one.name,
-    hint: `${one.kind} in ${one.vhost}`,
-    address: link`/streams/${one.vhost}/${one.name}`.slice(1),
-  }));
-}
+const streamAddress = (vhost, name) => link`/streams/${vhost}/${name}`;
+
+export const find = finder("streams", "name,vhost,kind", ({ vhost, name, kind }) => ({
+  title: name,
+  hint: `${kind} in ${vhost}`,
+  address: streamAddress(vhost, name).slice(1),
+}));
 
 export function show(place, _parameters, signal) {
-  let vhost = keptVhost();
   const lags = new ValueHistory();
-  const table = new Table({
-    columns: columns(lags),
-    source: async (question, signal) => {
-      const answer = await get(
-        vhost ? at`/api/streams/${vhost}` : "/api/streams",
-        { ...question, columns: COLUMNS },
-        { signal },
-      );
-      for (const row of answer.items) lags.note(keyOf(row), row.lag);
-      return answer;
-    },
-    signal,
-    sort: "name",
-    noun: "stream",
-    isKept: true,
-    empty: nothingYet,
-  });
-  table.tools.append(
-    vhostChoice(signal, (chosen) => {
-      vhost = chosen;
-      table.restart();
-    }),
-  );
-  fill(
-    place,
-    pageHead(
-      "Streams",
-      null,
-      button("Add stream", () => addStream(vhost), "strong"),
-    ),
-    table.element,
-  );
+  const ask = listSource("streams", COLUMNS);
+  const source = async (question, signal) => {
+    const answer = await ask(question, signal);
+    for (const row of answer.items) lags.note(keyOf(row), row.lag);
+    return answer;
+  };
+  const table = listTable({ columns: columns(lags), source, signal, noun: "stream", empty: nothingYet });
+  fill(place, pageHead("Streams", null, button("Add stream", addStream, "strong")), table.element);
 }
 
 const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 
 function columns(lags) {
   return [
-    {
-      title: "Name",
-      sort: "name",
-      width: "name",
-      value: (row) => [row.vhost, row.name],
-      show: ([vhost, name]) => [
-        h("a", { href: link`/streams/${vhost}/${name}`, title: name }, name),
-        vhostSuffix(vhost),
-      ],
-    },
-    { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
+    nameColumn(streamAddress),
+    VHOST,
     {
       title: "Kind",
       sort: "kind",
@@ -112,15 +58,10 @@ function columns(lags) {
     numeric("Size", "bytes", bytes, { rank: 2 }),
     numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
     numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
-    {
-      title: "Readers",
-      sort: "readers",
-      align: "right",
+    numeric("Readers", "readers", number, {
       rank: 3,
-      width: "s",
       value: (row) => (row.kind === "shards" ? row.consumers : row.readers),
-      show: number,
-    },
+    }),
     numeric("Lag", "lag", number),
     {
       title: "Recent lag",
@@ -129,15 +70,11 @@ function columns(lags) {
       value: (row) => [lags.of(keyOf(row)), row.name],
       show: ([values, name]) => sparkline(values, `Lag of the readers of ${name}`),
     },
-    {
-      title: "Largest share",
-      sort: "largest_share",
-      align: "right",
+    numeric("Largest share", "largest_share", share, {
       rank: 4,
       width: "m",
       value: (row) => [row.largest_share, row.partitions],
-      show: share,
-    },
+    }),
   ];
 }
 
@@ -178,50 +115,32 @@ function nothingYet() {
         "channel.basic_qos(prefetch_count=100)\n" +
         'channel.basic_consume("events", on_message, arguments={"x-stream-offset": "first"})',
     ),
-    h(
-      "div",
-      { class: "actions" },
-      h("button", { type: "button", onclick: () => addStream("") }, "Or add a stream here"),
-    ),
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: addStream }, "Or add a stream here")),
   );
 }
 
 const AGES = { "no limit": undefined, "1 day": "1D", "1 week": "7D", "1 month": "1M", "1 year": "1Y" };
 
-async function addStream(vhost) {
-  const names = await vhostNames();
-  const options = names.length ? names : ["/"];
-  const close = dialog(
-    "Add stream",
-    form(
-      [
-        field("Name", textInput("name", { required: true })),
-        field("Virtual host", choice("vhost", options, vhost || options[0])),
-        field("Max age", choice("age", Object.keys(AGES), "no limit")),
-        field(
-          "Max size",
-          h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "no limit" }),
-          "In GiB. The oldest messages are deleted first.",
-        ),
-      ],
-      "Add stream",
-      async (given) => {
-        const [name, where, age, most] = [
-          given.get("name"),
-          given.get("vhost"),
-          AGES[given.get("age")],
-          Number(given.get("gigabytes")),
-        ];
-        const limits = { ...(age && { "x-max-age": age }), ...(most > 0 && { "x-max-length-bytes": most * 2 ** 30 }) };
-        await put(at`/api/queues/${where}/${name}`, {
-          durable: true,
-          auto_delete: false,
-          arguments: { "x-queue-type": "stream", ...limits },
-        });
-        close();
-        notify(`Stream ${name} created.`);
-        go(link`/streams/${where}/${name}`.slice(1));
-      },
+async function addStream() {
+  const fields = [
+    field("Name", textInput("name", { required: true })),
+    await vhostField(),
+    field("Max age", choice("age", Object.keys(AGES), "no limit")),
+    field(
+      "Max size",
+      h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "no limit" }),
+      "In GiB. The oldest messages are deleted first.",
     ),
-  );
+  ];
+  additionDialog("stream", fields, async (given) => {
+    const [name, vhost] = [given.get("name"), given.get("vhost")];
+    const [age, most] = [AGES[given.get("age")], Number(given.get("gigabytes"))];
+    const limits = { ...(age && { "x-max-age": age }), ...(most > 0 && { "x-max-length-bytes": most * 2 ** 30 }) };
+    await put(at`/api/queues/${vhost}/${name}`, {
+      durable: true,
+      auto_delete: false,
+      arguments: { "x-queue-type": "stream", ...limits },
+    });
+    return { address: streamAddress(vhost, name), text: `Stream ${name} created.` };
+  });
 }

@@ -119,14 +119,12 @@ export function show(place, { vhost }, signal, user) {
   }
 
   function deleteAll() {
-    undoable(`Traces of ${plural(tracing.stories, "message")} will be deleted`, async () => {
-      try {
-        await remove(at`/api/traces/${vhost}`);
-      } catch (problem) {
-        notifyError(problem);
-      }
-      table.restart();
-    });
+    const text = `Traces of ${plural(tracing.stories, "message")} will be deleted`;
+    undoable(
+      text,
+      () => remove(at`/api/traces/${vhost}`),
+      () => table.restart(),
+    );
   }
 
   table.search.placeholder = "Message ID, routing key, header …";
