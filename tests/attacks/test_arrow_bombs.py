@@ -19,7 +19,7 @@ from tests.support.arrow_bombs import (
     rows_of_nothing,
     shared_buffers,
 )
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.http_api import HttpApi, arrow_stream, vhost_path
 
 pytestmark = pytest.mark.quiet
@@ -31,8 +31,8 @@ TARGETS = {
 
 
 @pytest.fixture
-def attacked(tmp_path: Path) -> Iterator[Attacked]:
-    with Attacked(tmp_path) as running:
+def attacked(tmp_path: Path) -> Iterator[AttackTarget]:
+    with AttackTarget(tmp_path) as running:
         yield running
 
 
@@ -46,7 +46,7 @@ def attacked(tmp_path: Path) -> Iterator[Attacked]:
     ],
 )
 @pytest.mark.parametrize("is_permitted", [False, True], ids=["without-permission", "with-permission"])
-def test_a_small_stream_does_not_become_large(attacked: Attacked, bomb: object, is_permitted: bool) -> None:
+def test_a_small_stream_does_not_become_large(attacked: AttackTarget, bomb: object, is_permitted: bool) -> None:
     attacker = attacked.api
     if not is_permitted:
         attacked.api.send("PUT", "/api/users/eve", b'{"password": "eve", "tags": ""}')
@@ -59,7 +59,7 @@ def test_a_small_stream_does_not_become_large(attacked: Attacked, bomb: object, 
     assert answers == [400 if is_permitted else 403] * 2
 
 
-def test_many_large_uploads_at_once_stay_within_the_watermark(attacked: Attacked) -> None:
+def test_many_large_uploads_at_once_stay_within_the_watermark(attacked: AttackTarget) -> None:
     """Some are told to try again; none holds the event loop, by itself or through the worker threads."""
     stream = arrow_stream(pa.record_batch({"body": pa.array([bytes(1 * MIB)] * 20)}))
     properties = dict.fromkeys(("message_id", "correlation_id", "app_id", "type", "reply_to"), "some text")

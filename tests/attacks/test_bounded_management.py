@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.raw_client import RawClient, eventually
 
 LISTS = b"[],"
@@ -18,8 +18,8 @@ SMALL_BODY = b'{"id": 42, "lists": []}'
 
 
 @pytest.fixture
-def attacked(tmp_path: Path) -> Iterator[Attacked]:
-    with Attacked(tmp_path, watermark=400 << 20) as broker:
+def attacked(tmp_path: Path) -> Iterator[AttackTarget]:
+    with AttackTarget(tmp_path, watermark=400 << 20) as broker:
         with RawClient.open(broker.url(), timeout=30.0) as client:
             client.call(QueueDeclare("q"), QueueDeclareOk)
             for body in (LARGE_BODY, SMALL_BODY, LARGE_BODY):
@@ -29,7 +29,7 @@ def attacked(tmp_path: Path) -> Iterator[Attacked]:
 
 
 @pytest.mark.quiet
-def test_browsing_does_not_parse_large_bodies(attacked: Attacked) -> None:
+def test_browsing_does_not_parse_large_bodies(attacked: AttackTarget) -> None:
     """Not for the filter, and not to show them."""
     for _ in range(20):  # long enough for the bystander
         status, answer = attacked.api.get("/api/queues/%2F/q/messages", json="id=42", truncate=16 << 20)
@@ -42,7 +42,7 @@ def test_browsing_does_not_parse_large_bodies(attacked: Attacked) -> None:
 
 
 @pytest.mark.quiet
-def test_jobs_do_not_parse_large_bodies(attacked: Attacked) -> None:
+def test_jobs_do_not_parse_large_bodies(attacked: AttackTarget) -> None:
     status, begun = attacked.api.post("/api/queues/%2F/q/jobs", {"kind": "delete", "json": "id=42"})
     assert status == 202
     job = f"/api/queue-jobs/{begun['id']}"
@@ -62,7 +62,7 @@ def test_jobs_do_not_parse_large_bodies(attacked: Attacked) -> None:
         ("POST", "/api/queues/%2F/q/get"),
     ],
 )
-def test_a_body_of_too_many_values_is_refused_unread(attacked: Attacked, method: str, path: str) -> None:
+def test_a_body_of_too_many_values_is_refused_unread(attacked: AttackTarget, method: str, path: str) -> None:
     body = b'{"routing_key": "k", "payload": "", "payload_encoding": "string", "properties": {"headers": ['
     body += LISTS * 330_000 + b"1]}}"
     for _ in range(20):

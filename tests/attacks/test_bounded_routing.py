@@ -28,7 +28,7 @@ from leveret.wire.methods import (
     QueueDeclareOk,
 )
 from leveret.wire.properties import Properties
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.raw_client import RawClient, publish_bytes
 from tests.support.sizes import sized
 
@@ -40,13 +40,13 @@ EXPENSIVE_LIKE = f"h LIKE '{'%a_' * 1_250}'"
 
 
 @pytest.fixture
-def attacked(tmp_path: Path) -> Iterator[Attacked]:
-    with Attacked(tmp_path, watermark=600 << 20) as broker:  # bindings have a share of it
+def attacked(tmp_path: Path) -> Iterator[AttackTarget]:
+    with AttackTarget(tmp_path, watermark=600 << 20) as broker:  # bindings have a share of it
         yield broker
 
 
 @pytest.fixture
-def client(attacked: Attacked) -> Iterator[RawClient]:
+def client(attacked: AttackTarget) -> Iterator[RawClient]:
     with RawClient.open(attacked.url(), timeout=30.0) as opened:
         opened.call(QueueDeclare(QUEUE), QueueDeclareOk)
         yield opened
@@ -99,7 +99,7 @@ ATTACKS = [
 @pytest.mark.quiet
 @pytest.mark.parametrize(("kind", "bindings", "headers"), ATTACKS)
 def test_publisher_is_told_that_a_message_is_too_expensive_to_route(
-    attacked: Attacked, client: RawClient, kind: str, bindings: list[Method], headers: Table
+    attacked: AttackTarget, client: RawClient, kind: str, bindings: list[Method], headers: Table
 ) -> None:
     client.call(ExchangeDeclare(EXCHANGE, kind), ExchangeDeclareOk)
     client.send_bytes(b"".join(method_frame(1, method) for method in bindings))
@@ -118,7 +118,7 @@ def test_publisher_is_told_that_a_message_is_too_expensive_to_route(
 
 
 @pytest.mark.quiet
-def test_many_expensive_messages_in_one_read_are_routed_in_slices(attacked: Attacked, client: RawClient) -> None:
+def test_many_expensive_messages_in_one_read_are_routed_in_slices(attacked: AttackTarget, client: RawClient) -> None:
     """Each is within the bound; together they take seconds. All of them arrive, in order."""
     client.call(ExchangeDeclare(EXCHANGE, "topic"), ExchangeDeclareOk)
     client.call(ConfirmSelect(), ConfirmSelectOk)
@@ -137,7 +137,7 @@ def test_many_expensive_messages_in_one_read_are_routed_in_slices(attacked: Atta
 
 
 @pytest.mark.quiet
-def test_selectors_of_many_consumers_are_asked_in_slices(attacked: Attacked, client: RawClient) -> None:
+def test_selectors_of_many_consumers_are_asked_in_slices(attacked: AttackTarget, client: RawClient) -> None:
     """Nobody can be told of an error here: the message is delivered once all selectors were asked."""
     for number in range(sized(1_000)):
         selector = f"{EXPENSIVE_LIKE} AND n = {number}"

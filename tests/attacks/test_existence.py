@@ -25,9 +25,9 @@ from leveret.wire.methods import (
 )
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.matrix_methods import METHODS
+from tests.support.matrix_objects import arrange
 from tests.support.matrix_requests import request_of, sample_of
 from tests.support.matrix_users import PASSWORD, VHOST, MatrixUser, outcome
-from tests.support.matrix_world import arrange
 from tests.support.raw_client import RawClient, plain
 
 EMPTY = "empty"

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.descriptors import no_descriptors
 from tests.support.publishing import Publishing, bodies_of, declare_at
 from tests.support.raw_client import eventually
@@ -35,7 +35,7 @@ def all_confirmed(publisher: Publishing) -> bool:
 
 def test_persistent_messages_are_confirmed_while_strangers_use_up_the_descriptors(tmp_path: Path) -> None:
     with (
-        Attacked(tmp_path, "--segment-size", "64KiB", before=few_descriptors) as attacked,
+        AttackTarget(tmp_path, "--segment-size", "64KiB", before=few_descriptors) as attacked,
         Publishing(attacked.url()) as publisher,
         contextlib.ExitStack() as strangers,
     ):
@@ -56,7 +56,7 @@ def test_persistent_messages_are_confirmed_while_strangers_use_up_the_descriptor
 @pytest.mark.parametrize("queue", ["classic", "stream"])
 def test_a_store_without_any_descriptor_goes_on_by_itself_when_there_are_some(tmp_path: Path, queue: str) -> None:
     """Not even the spare ones: the limit is lowered below what is open."""
-    with Attacked(tmp_path, "--segment-size", "64KiB", with_bystander=False) as attacked:
+    with AttackTarget(tmp_path, "--segment-size", "64KiB", with_bystander=False) as attacked:
         declare_at(attacked.url(), "q", **{"x-queue-type": queue})
         with Publishing(attacked.url()) as publisher:
             publisher.publish("q", bodies(0, 1))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.http_api import vhost_path
 
 pytestmark = pytest.mark.quiet
@@ -38,7 +38,7 @@ ATTACKS = {
 
 
 def test_json_of_one_request_does_not_hold_the_loop(tmp_path: Path) -> None:
-    with Attacked(tmp_path) as attacked:
+    with AttackTarget(tmp_path) as attacked:
         answers = {
             name: {attacked.api.send(*attack)[0].status for _ in range(REPEATED)} for name, attack in ATTACKS.items()
         }

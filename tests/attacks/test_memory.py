@@ -26,7 +26,7 @@ from leveret.wire.methods import (
     QueueDeclareOk,
     TxSelect,
 )
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.raw_client import RawClient, publish_bytes
 
 pytestmark = pytest.mark.quiet
@@ -43,7 +43,7 @@ def send_all(client: RawClient, pieces: Iterator[bytes]) -> None:
             client.send_bytes(piece)
 
 
-def hold_on(attacked: Attacked) -> None:
+def hold_on(attacked: AttackTarget) -> None:
     """Keep what was sent for some time, in which the bystander is served."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -137,7 +137,7 @@ ATTACKS: dict[str, tuple[int, Callable[[RawClient], Iterator[bytes]]]] = {  # wi
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_a_client_makes_the_broker_keep_is_bounded(tmp_path: Path, attack: str) -> None:
     connections, pieces = ATTACKS[attack]
-    with Attacked(tmp_path) as attacked, contextlib.ExitStack() as clients:
+    with AttackTarget(tmp_path) as attacked, contextlib.ExitStack() as clients:
         for _ in range(connections):
             client = clients.enter_context(RawClient.open(attacked.url(), timeout=20.0))
             send_all(client, pieces(client))
@@ -149,7 +149,7 @@ def test_what_a_client_makes_the_broker_keep_is_bounded(tmp_path: Path, attack: 
 @pytest.mark.parametrize("size", [8_000, 100_000])
 def test_clients_that_do_not_read_cannot_fill_the_memory(tmp_path: Path, size: int) -> None:
     """Each of ten connections fetches 50 MB, requeues it and reads nothing."""
-    with Attacked(tmp_path) as attacked, contextlib.ExitStack() as clients:
+    with AttackTarget(tmp_path) as attacked, contextlib.ExitStack() as clients:
         for _ in range(10):
             client = clients.enter_context(RawClient.open(attacked.url(), timeout=2.0))
             queue = client.call(QueueDeclare(exclusive=True), QueueDeclareOk).queue

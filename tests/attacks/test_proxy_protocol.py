@@ -16,8 +16,8 @@ import pytest
 
 import leveret
 from leveret import embedded
+from tests.support.certificates import CertificateFiles, shown
 from tests.support.network import Network
-from tests.support.papers import Papers, shown
 from tests.support.proxied import BEHIND_PROXY, PROXY, connected, logs_in, v1, v2, wrapped
 from tests.support.raw_client import RawClient, eventually
 
@@ -179,32 +179,34 @@ def test_waiting_connections_do_not_keep_the_broker_from_stopping() -> None:
 @pytest.fixture(params=["uvloop", "asyncio"])
 def sealed(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[leveret.Broker, Papers]]:
-    papers = Papers(tmp_path)
+) -> Iterator[tuple[leveret.Broker, CertificateFiles]]:
+    certificates = CertificateFiles(tmp_path)
     if request.param == "asyncio":
         monkeypatch.setattr(embedded, "_new_loop", asyncio.new_event_loop)
     given = {"https_port": 0, "stomps_port": 0, "login_failure_delay": 0.0, "bootstrap": BEHIND_PROXY.bootstrap}
     proxies = {"proxy_protocol": BEHIND_PROXY.proxy_protocol, "trusted_proxies": BEHIND_PROXY.trusted_proxies}
-    with leveret.Broker(papers.settings(**given, **proxies)) as running:
-        yield running, papers
+    with leveret.Broker(certificates.settings(**given, **proxies)) as running:
+        yield running, certificates
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_header_comes_before_the_tls_handshake(sealed: tuple[leveret.Broker, Papers], scheme: str) -> None:
-    broker, papers = sealed
+def test_the_header_comes_before_the_tls_handshake(
+    sealed: tuple[leveret.Broker, CertificateFiles], scheme: str
+) -> None:
+    broker, certificates = sealed
     for header in (v1(CLIENT), v2(CLIENT)):
         for user, is_let_in in (("ann", True), ("guest", False)):
             with connected(url_of(broker, scheme + "s"), PROXY) as plain:
                 plain.sendall(header)
-                with wrapped(plain, papers.client()) as peer:
+                with wrapped(plain, certificates.client()) as peer:
                     assert logs_in(peer, scheme, user) is is_let_in
 
 
-def test_a_tls_handshake_right_behind_the_header_is_not_lost(sealed: tuple[leveret.Broker, Papers]) -> None:
+def test_a_tls_handshake_right_behind_the_header_is_not_lost(sealed: tuple[leveret.Broker, CertificateFiles]) -> None:
     """The header and the first bytes of TLS in one segment, as HAProxy may send them."""
-    broker, papers = sealed
+    broker, certificates = sealed
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = papers.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    tls = certificates.client().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
     with connected(url_of(broker, "amqps"), PROXY) as peer:
         unsent, is_done = v2(CLIENT), False
         while not is_done:
@@ -217,22 +219,22 @@ def test_a_tls_handshake_right_behind_the_header_is_not_lost(sealed: tuple[lever
                 incoming.write(peer.recv(65536))
 
 
-def test_a_client_certificate_logs_in_through_a_proxy(sealed: tuple[leveret.Broker, Papers]) -> None:
-    broker, papers = sealed
+def test_a_client_certificate_logs_in_through_a_proxy(sealed: tuple[leveret.Broker, CertificateFiles]) -> None:
+    broker, certificates = sealed
     client = RawClient(url_of(broker, "amqps"), source=PROXY)
     client.socket.sendall(v2(CLIENT))
-    client.socket = wrapped(client.socket, papers.client("ann"))
+    client.socket = wrapped(client.socket, certificates.client("ann"))
     with client:
         client.handshake(mechanism="EXTERNAL", response=b"")
 
 
-def test_a_renewed_certificate_is_used_for_the_next_connection(sealed: tuple[leveret.Broker, Papers]) -> None:
-    broker, papers = sealed
-    before = shown(url_of(broker, "amqps"), papers)
-    renewed = papers.renew()
+def test_a_renewed_certificate_is_used_for_the_next_connection(sealed: tuple[leveret.Broker, CertificateFiles]) -> None:
+    broker, certificates = sealed
+    before = shown(url_of(broker, "amqps"), certificates)
+    renewed = certificates.renew()
     assert renewed != before
     asyncio.run_coroutine_threadsafe(broker.node.reload(lambda: broker.settings), broker._loop).result(10)  # type: ignore[arg-type]
-    assert shown(url_of(broker, "amqps"), papers) == renewed
+    assert shown(url_of(broker, "amqps"), certificates) == renewed
 
 
 def test_the_api_names_the_client(broker: leveret.Broker, caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,7 @@ import leveret
 from leveret.errors import ConfigError
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.methods import ConnectionStart
-from tests.support.papers import Papers
+from tests.support.certificates import CertificateFiles
 from tests.support.raw_client import RawClient, eventually
 
 NOW = datetime.now(UTC)
@@ -29,21 +29,21 @@ A_DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def papers(tmp_path: Path) -> Papers:
-    return Papers(tmp_path)
+def certificates(tmp_path: Path) -> CertificateFiles:
+    return CertificateFiles(tmp_path)
 
 
 @pytest.fixture
-def crl(papers: Papers, tmp_path: Path) -> Path:
+def crl(certificates: CertificateFiles, tmp_path: Path) -> Path:
     """Of the authority of clients; nothing is revoked yet."""
     path = tmp_path / "crl.pem"
-    revoke(path, papers.authority)
+    revoke(path, certificates.authority)
     return path
 
 
 @pytest.fixture
-def broker(papers: Papers, crl: Path) -> Iterator[leveret.Broker]:
-    with leveret.Broker(papers.settings(tls_crl=crl)) as running:
+def broker(certificates: CertificateFiles, crl: Path) -> Iterator[leveret.Broker]:
+    with leveret.Broker(certificates.settings(tls_crl=crl)) as running:
         yield running
 
 
@@ -59,8 +59,8 @@ def revoke(path: Path, authority: trustme.CA, *leaves: trustme.LeafCert, until: 
     path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))  # type: ignore[arg-type]
 
 
-def client_with(papers: Papers, leaf: trustme.LeafCert | None) -> ssl.SSLContext:
-    context = papers.client()
+def client_with(certificates: CertificateFiles, leaf: trustme.LeafCert | None) -> ssl.SSLContext:
+    context = certificates.client()
     if leaf is not None:
         leaf.configure_cert(context)
     return context
@@ -81,37 +81,37 @@ def is_let_in(broker: leveret.Broker, context: ssl.SSLContext) -> bool:
 
 
 def test_a_revoked_certificate_is_refused_once_the_list_says_so(
-    broker: leveret.Broker, papers: Papers, crl: Path
+    broker: leveret.Broker, certificates: CertificateFiles, crl: Path
 ) -> None:
-    ann, bob = (papers.authority.issue_cert(common_name=name) for name in ("ann", "bob"))
-    contexts = {name: client_with(papers, leaf) for name, leaf in {"ann": ann, "bob": bob, "": None}.items()}
+    ann, bob = (certificates.authority.issue_cert(common_name=name) for name in ("ann", "bob"))
+    contexts = {name: client_with(certificates, leaf) for name, leaf in {"ann": ann, "bob": bob, "": None}.items()}
     assert all(is_let_in(broker, context) for context in contexts.values())
-    revoke(crl, papers.authority, ann)
+    revoke(crl, certificates.authority, ann)
     broker.clock.advance(60)
     eventually(lambda: not is_let_in(broker, contexts["ann"]))
     assert is_let_in(broker, contexts["bob"])
     assert is_let_in(broker, contexts[""])  # a password is asked for
 
 
-def test_a_list_that_has_expired_lets_no_certificate_in(papers: Papers, crl: Path) -> None:
-    revoke(crl, papers.authority, until=NOW - A_DAY)
-    with leveret.Broker(papers.settings(tls_crl=crl)) as broker:
-        assert not is_let_in(broker, papers.client("ann"))
-        assert is_let_in(broker, papers.client())
+def test_a_list_that_has_expired_lets_no_certificate_in(certificates: CertificateFiles, crl: Path) -> None:
+    revoke(crl, certificates.authority, until=NOW - A_DAY)
+    with leveret.Broker(certificates.settings(tls_crl=crl)) as broker:
+        assert not is_let_in(broker, certificates.client("ann"))
+        assert is_let_in(broker, certificates.client())
 
 
-def test_an_authority_without_a_list_lets_no_certificate_in(papers: Papers, crl: Path) -> None:
+def test_an_authority_without_a_list_lets_no_certificate_in(certificates: CertificateFiles, crl: Path) -> None:
     revoke(crl, trustme.CA())
-    with leveret.Broker(papers.settings(tls_crl=crl)) as broker:
-        assert not is_let_in(broker, papers.client("ann"))
+    with leveret.Broker(certificates.settings(tls_crl=crl)) as broker:
+        assert not is_let_in(broker, certificates.client("ann"))
 
 
-def test_a_file_without_a_list_is_refused_and_trusts_nobody(papers: Papers, tmp_path: Path) -> None:
+def test_a_file_without_a_list_is_refused_and_trusts_nobody(certificates: CertificateFiles, tmp_path: Path) -> None:
     """OpenSSL would take the certificates in it for authorities."""
     wrong = tmp_path / "wrong.pem"
     wrong.write_bytes(trustme.CA().cert_pem.bytes())
     with pytest.raises(ConfigError, match=r"wrong\.pem.*--tls-crl"):
-        leveret.Broker(papers.settings(tls_crl=wrong)).start()
+        leveret.Broker(certificates.settings(tls_crl=wrong)).start()
 
 
 # ---- suites
@@ -120,8 +120,10 @@ def test_a_file_without_a_list_is_refused_and_trusts_nobody(papers: Papers, tmp_
 @pytest.mark.parametrize(
     ("suites", "is_accepted"), [("ECDHE+AESGCM", True), ("ECDHE+CHACHA20", True), ("ECDHE+AES:!AESGCM:!AESCCM", False)]
 )
-def test_tls_1_2_has_aead_suites_only(broker: leveret.Broker, papers: Papers, suites: str, is_accepted: bool) -> None:
-    context = papers.client()
+def test_tls_1_2_has_aead_suites_only(
+    broker: leveret.Broker, certificates: CertificateFiles, suites: str, is_accepted: bool
+) -> None:
+    context = certificates.client()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(suites)
     address = urlsplit(broker.amqps_url)
@@ -139,15 +141,17 @@ def test_tls_1_2_has_aead_suites_only(broker: leveret.Broker, papers: Papers, su
 
 @pytest.mark.parametrize(("seconds", "told"), [(0, None), (86400, "max-age=86400")])
 def test_browsers_are_told_to_use_tls_only_if_it_is_asked_for_and_over_tls(
-    papers: Papers, seconds: int, told: str | None
+    certificates: CertificateFiles, seconds: int, told: str | None
 ) -> None:
-    settings = papers.settings(http_port=0, https_port=0, hsts_max_age=seconds)
+    settings = certificates.settings(http_port=0, https_port=0, hsts_max_age=seconds)
     with leveret.Broker(settings) as broker:
         plain, sealed = urlsplit(broker.http_url), urlsplit(broker.https_url)
         for connection, expected in (
             (http.client.HTTPConnection(plain.hostname or "", plain.port, timeout=10), None),
             (
-                http.client.HTTPSConnection(sealed.hostname or "", sealed.port, timeout=10, context=papers.client()),
+                http.client.HTTPSConnection(
+                    sealed.hostname or "", sealed.port, timeout=10, context=certificates.client()
+                ),
                 told,
             ),
         ):

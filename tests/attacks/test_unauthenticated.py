@@ -19,7 +19,7 @@ from leveret.server.logins import FAILURES
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import ConnectionStartOk
-from tests.support.attacked import Attacked
+from tests.support.attack_target import AttackTarget
 from tests.support.http_api import basic
 from tests.support.raw_client import RawClient
 from tests.support.sizes import sized
@@ -68,7 +68,7 @@ def wrong_request(number: int) -> bytes:
     return f"GET /api/whoami HTTP/1.1\r\nHost: localhost\r\nAuthorization: {basic('ann', str(number))}\r\n\r\n".encode()
 
 
-def add_user(broker: Attacked, name: str) -> None:
+def add_user(broker: AttackTarget, name: str) -> None:
     """One that has not logged in yet, so that its password has to be verified."""
     user = b'{"password": "secret", "tags": "management"}'
     assert broker.api.send("PUT", f"/api/users/{name}", user)[0].status == 201
@@ -79,7 +79,7 @@ def add_user(broker: Attacked, name: str) -> None:
 @pytest.mark.quiet
 @pytest.mark.parametrize("kind", ["amqp", "http"])
 def test_wrong_logins_of_one_address_do_not_delay_those_of_another(tmp_path: Path, stack: ExitStack, kind: str) -> None:
-    with Attacked(tmp_path) as broker:
+    with AttackTarget(tmp_path) as broker:
         add_user(broker, "ann")
         add_user(broker, "bob")
         if kind == "amqp":
@@ -94,7 +94,7 @@ def test_wrong_logins_of_one_address_do_not_delay_those_of_another(tmp_path: Pat
         broker.check()
 
 
-def http_status(broker: Attacked, path: str, login: str) -> int:
+def http_status(broker: AttackTarget, path: str, login: str) -> int:
     connection = http.client.HTTPConnection("127.0.0.1", port_of(broker.url("http")), timeout=SOON)
     try:
         connection.request("GET", path, headers={"Authorization": login})
@@ -105,7 +105,7 @@ def http_status(broker: Attacked, path: str, login: str) -> int:
 
 @pytest.mark.quiet
 def test_idle_http_connections_of_one_address_do_not_keep_out_health_checks(tmp_path: Path, stack: ExitStack) -> None:
-    with Attacked(tmp_path) as broker:
+    with AttackTarget(tmp_path) as broker:
         port = port_of(broker.url("http"))
         flood(stack, port, sized(600))
         flood(stack, port, sized(600), lambda n: b"GET /")  # a head that never ends
@@ -139,7 +139,7 @@ def test_connections_of_all_kinds_do_not_use_up_the_descriptors(tmp_path: Path, 
     def few_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 
-    with Attacked(tmp_path, "--stomp-port", "0", before=few_descriptors) as broker:
+    with AttackTarget(tmp_path, "--stomp-port", "0", before=few_descriptors) as broker:
         for scheme in ("http", "amqp", "stomp"):
             flood(stack, port_of(broker.url(scheme)), 300)
         broker.check_health()

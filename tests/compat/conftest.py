@@ -12,7 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 import leveret
 from tests.compat.rabbitmq_with_stomp import RabbitMQWithStomp
-from tests.support.known_login import KNOWN_LOGIN
+from tests.support.guest_login import GUEST_LOGIN
 from tests.support.programs import missing
 
 HERE = Path(__file__).parent
@@ -75,7 +75,7 @@ def rabbitmq_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def leveret_url() -> Iterator[str]:
-    with leveret.Broker(KNOWN_LOGIN) as broker:
+    with leveret.Broker(GUEST_LOGIN) as broker:
         yield broker.amqp_url
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from leveret.client import Channel, Connection, ConnectionLost, connect
 from leveret.errors import AmqpError, LoginRefused, NotAllowed, NotFound, PreconditionFailed
-from tests.support.client_life import live, run
+from tests.support.client_scenarios import live, run
 
 Play = Callable[[Channel], Coroutine[Any, Any, object]]
 

@@ -23,8 +23,8 @@ from leveret.client import (
 )
 from leveret.errors import NotFound
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.client_life import PATIENCE, in_thread, live, queue_with, run
-from tests.support.failing_over import QUICK, failing_over, taken, told
+from tests.support.client_scenarios import PATIENCE, in_thread, live, queue_with, run
+from tests.support.failover_client import QUICK, failing_over, taken, told
 
 COUNT = 400  # messages through a line that is cut
 

@@ -24,8 +24,8 @@ from leveret.client import (
 )
 from leveret.client.confirms import Confirms
 from leveret.errors import NotAllowed
-from tests.support.client_life import live
-from tests.support.failing_over import taken
+from tests.support.client_scenarios import live
+from tests.support.failover_client import taken
 
 Play = Callable[[Channel], Coroutine[Any, Any, object]]
 

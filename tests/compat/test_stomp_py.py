@@ -14,7 +14,7 @@ from stomp.utils import Frame
 
 import leveret
 from leveret import Settings
-from tests.support.papers import Papers
+from tests.support.certificates import CertificateFiles
 from tests.support.raw_client import eventually
 
 QUIET = Settings(amqp_port=None, http_port=None, stomp_port=0, shutdown_timeout=0.5, login_failure_delay=0.0)
@@ -167,15 +167,15 @@ def users(broker: leveret.Broker) -> list[str]:
 @pytest.mark.feature("S4-56")
 def test_over_tls_with_a_password_or_a_certificate(tmp_path: Path) -> None:
     """Stomp.py sends no login if it is given none."""
-    papers = Papers(tmp_path)
-    with leveret.Broker(papers.settings(amqps_port=None, stomps_port=0)) as broker:
+    certificates = CertificateFiles(tmp_path)
+    with leveret.Broker(certificates.settings(amqps_port=None, stomps_port=0)) as broker:
         url = urlsplit(broker.stomps_url)
-        ann = papers.authority.issue_cert(common_name="ann")
+        ann = certificates.authority.issue_cert(common_name="ann")
         ann.private_key_and_cert_chain_pem.write_to_path(tmp_path / "ann.pem")
         for login, files in ((("guest", "guest"), {}), ((), {"cert_file": tmp_path / "ann.pem"})):
             connection, ears = stomp.Connection12([(url.hostname, url.port)], vhost="/"), Ears()
             named = {name: str(file) for name, file in files.items()}
-            connection.set_ssl([(url.hostname, url.port)], ca_certs=str(papers.clients), **named)
+            connection.set_ssl([(url.hostname, url.port)], ca_certs=str(certificates.clients), **named)
             connection.set_listener("", ears)
             connection.connect(*login, wait=True)
             eventually(lambda who="ann" if files else "guest": users(broker) == [who])

@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 from tests.compat_suites.sources import Source
 from tests.compat_suites.suites import AMQP_PORT, AMQPS_PORT, HTTP_PORT, Suite
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles
 from tests.support.network import Network
-from tests.support.papers import Papers
-from tests.support.serving import Serving
 
 SECONDS = 1200  # for the longest suite, on a slow machine
 
@@ -43,13 +43,20 @@ class Outcome:
 
 def run(suite: Suite, folder: Path) -> Outcome:
     """Runs the fetched suite against a new broker, whose data, log and certificates are in the folder."""
-    papers = Papers(folder)
-    _issue_client_certificate(papers, folder)
-    tls = ("--amqps-port", str(AMQPS_PORT), "--tls-cert", str(papers.certificate), "--tls-key", str(papers.key))
+    certificates = CertificateFiles(folder)
+    _issue_client_certificate(certificates, folder)
+    tls = (
+        "--amqps-port",
+        str(AMQPS_PORT),
+        "--tls-cert",
+        str(certificates.certificate),
+        "--tls-key",
+        str(certificates.key),
+    )
     network = Network()
     try:
         with network.inside():
-            with Serving(folder, *tls, "--http-port", str(HTTP_PORT), port=str(AMQP_PORT)) as broker:
+            with BrokerProcess(folder, *tls, "--http-port", str(HTTP_PORT), port=str(AMQP_PORT)) as broker:
                 broker.banner()
                 done = _run_pytest(suite, folder)
                 survived = broker.process.poll() is None
@@ -59,8 +66,8 @@ def run(suite: Suite, folder: Path) -> Outcome:
     return read_outcome(suite, folder / "report.xml", done, crash)
 
 
-def _issue_client_certificate(papers: Papers, folder: Path) -> None:
-    issued = papers.authority.issue_cert(common_name="guest")
+def _issue_client_certificate(certificates: CertificateFiles, folder: Path) -> None:
+    issued = certificates.authority.issue_cert(common_name="guest")
     (folder / "client.pem").write_bytes(issued.cert_chain_pems[0].bytes())
     (folder / "client.key").write_bytes(issued.private_key_pem.bytes())
 

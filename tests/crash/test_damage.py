@@ -1,6 +1,6 @@
 """Bytes of the journal that are not what they were: the broker starts, and misses nothing but what was in them.
 
-Each test alters the files of a journal of which every record is known (tests/support/known_journal.py). By default a
+Each test alters the files of a journal of which every record is known (tests/support/recorded_journal.py). By default a
 thousand images, chosen by a fixed seed; LEVERET_CRASH_MORE=1 takes more, as ``make crash`` does, LEVERET_CRASH_ALL=1
 many more.
 """
@@ -16,8 +16,8 @@ import pytest
 
 from leveret.store.records import HEAD_SIZE, SEGMENT_HEAD
 from leveret.store.recovery import Recovered, recover
-from tests.support.known_journal import Known, KnownJournal, made
 from tests.support.ledger import Key, is_same
+from tests.support.recorded_journal import Known, RecordedJournal, made
 from tests.support.store_harness import StoreHarness, look
 from tests.support.virtual_disk import VirtualDisk
 
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.timeout(3600)] if ALL else []
 
 
 @cache
-def journal() -> KnownJournal:
+def journal() -> RecordedJournal:
     """Some hundred messages in eight segments."""
     known = made(full_size=8 << 10, turns=60, body=300)
     assert len(known.paths) > 5
@@ -41,7 +41,7 @@ def journal() -> KnownJournal:
 
 
 @cache
-def long_journal() -> KnownJournal:
+def long_journal() -> RecordedJournal:
     """One segment of more than 64 KiB, and nothing else."""
     known = made(full_size=1 << 20, turns=18, body=5000)
     assert len(known.paths) == 1
@@ -49,7 +49,7 @@ def long_journal() -> KnownJournal:
     return known
 
 
-def judge(known: KnownJournal, image: VirtualDisk, *, closely: bool = False) -> Recovered:
+def judge(known: RecordedJournal, image: VirtualDisk, *, closely: bool = False) -> Recovered:
     """Recover twice: what is left is there, both times. Closely: by delivering all of it, and in another life."""
     damaged = image.copy()
     first = recover(image, image.queues(), known.full_size)
@@ -78,14 +78,14 @@ def state(recovered: Recovered) -> dict[int, tuple[list[int], dict[int, int], in
     }
 
 
-def assert_delivered(image: VirtualDisk, known: KnownJournal, wanted: dict[Key, object]) -> None:
+def assert_delivered(image: VirtualDisk, known: RecordedJournal, wanted: dict[Key, object]) -> None:
     queues = known.disk.queues()
     found = {key: each for key, each in look(image, known.full_size).messages.items() if key[0] in queues}
     assert found.keys() == wanted.keys()
     assert all(is_same(each, wanted[key]) for key, each in found.items())
 
 
-def altered(known: KnownJournal, path: str, data: bytes) -> VirtualDisk:
+def altered(known: RecordedJournal, path: str, data: bytes) -> VirtualDisk:
     image = known.copy()
     image.put(path, data)
     return image
@@ -137,7 +137,7 @@ def test_an_older_segment_may_be_cut_anywhere(place: int) -> None:
 # ---- altered bytes
 
 
-def flips(known: KnownJournal, random: Random, number: int) -> Iterator[tuple[str, bytes]]:
+def flips(known: RecordedJournal, random: Random, number: int) -> Iterator[tuple[str, bytes]]:
     for _ in range(number):
         path = random.choice(known.paths)
         data = bytearray(known.disk.content(path))
@@ -146,7 +146,7 @@ def flips(known: KnownJournal, random: Random, number: int) -> Iterator[tuple[st
         yield path, bytes(data)
 
 
-def lost_pages(known: KnownJournal, random: Random, number: int) -> Iterator[tuple[str, bytes]]:
+def lost_pages(known: RecordedJournal, random: Random, number: int) -> Iterator[tuple[str, bytes]]:
     for _ in range(number):
         path, page = random.choice(known.paths), random.choice((512, 4096))
         data = known.disk.content(path)
@@ -229,7 +229,7 @@ def test_a_segment_under_another_name_is_all_damage() -> None:
 # ---- what is put aside
 
 
-def spoiled(known: KnownJournal, record: Known) -> tuple[VirtualDisk, bytes]:
+def spoiled(known: RecordedJournal, record: Known) -> tuple[VirtualDisk, bytes]:
     """An image with a bit of the record flipped, and the bytes of the record as they are there."""
     data = bytearray(known.disk.content(record.path))
     data[(record.at + record.end) // 2] ^= 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import bodies_of, declare_at, fill
-from tests.support.warm_serving import WarmServing
 
 
 def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
@@ -13,22 +13,22 @@ def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     data = tmp_path / "data"
-    with WarmServing(tmp_path) as first:
+    with ForkedBroker(tmp_path) as first:
         declare_at(first.url(), "q")
         fill(first.url(), "q", [b"before"])
-        with WarmServing(other, "--data-dir", str(data)) as second:
+        with ForkedBroker(other, "--data-dir", str(data)) as second:
             assert second.exit_code() != 0
             (line,) = second.log().splitlines()
             assert str(data) in line
         fill(first.url(), "q", [b"after"])
         first.process.kill()
-    with WarmServing(tmp_path) as third:  # the killed one left no lock behind
+    with ForkedBroker(tmp_path) as third:  # the killed one left no lock behind
         assert bodies_of(third.url(), "q") == [b"before", b"after"]
 
 
 def refusal(folder: Path) -> str:
     """What a broker says, in one line, about a directory that it does not use."""
-    with WarmServing(folder) as serving:
+    with ForkedBroker(folder) as serving:
         assert serving.exit_code() != 0
         (line,) = serving.log().splitlines()
     assert str(folder / "data") in line
@@ -36,7 +36,7 @@ def refusal(folder: Path) -> str:
 
 
 def test_data_of_a_newer_format_are_refused_with_the_remedy_and_left_alone(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", [b"m"])
         serving.process.kill()
@@ -48,7 +48,7 @@ def test_data_of_a_newer_format_are_refused_with_the_remedy_and_left_alone(tmp_p
     assert "format 2" in told
     assert "upgrade" in told
     named.write_bytes(before)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == [b"m"]
 
 

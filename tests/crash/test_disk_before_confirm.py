@@ -24,9 +24,9 @@ from leveret.wire.methods import (
     TxSelectOk,
 )
 from tests.support.fault_shim import Shim
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import PERSISTENT, TRANSIENT, Publishing, bodies_of, declare, declare_at, fill
 from tests.support.raw_client import RawClient
-from tests.support.warm_serving import WarmServing
 
 SLOW, SOON = 1.0, 0.5  # a sync, and what certainly did not wait for it
 MIB = 1 << 20
@@ -34,7 +34,7 @@ MIB = 1 << 20
 
 @pytest.mark.feature("S0-11", "S4-42")
 def test_consumers_get_a_message_before_the_disk_and_confirms_come_after(tmp_path: Path, shim: Shim) -> None:
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         with RawClient.open(serving.url()) as consumer, Publishing(serving.url()) as publisher:
             declare(consumer, "q")
             consumer.call(BasicConsume("q"), BasicConsumeOk)
@@ -51,7 +51,7 @@ def test_consumers_get_a_message_before_the_disk_and_confirms_come_after(tmp_pat
 @pytest.mark.feature("S0-12")
 def test_what_need_not_be_kept_is_confirmed_at_once(tmp_path: Path, shim: Shim) -> None:
     """A transient message in a durable queue, a persistent one in a transient queue; while others wait for the disk."""
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         url = serving.url()
         declare_at(url, "durable")
         with RawClient.open(url) as client, Publishing(url) as waiting, Publishing(url) as publisher:
@@ -71,7 +71,7 @@ def test_what_need_not_be_kept_is_confirmed_at_once(tmp_path: Path, shim: Shim) 
 
 @pytest.mark.feature("S0-14")
 def test_a_message_for_several_queues_is_confirmed_once_and_is_in_all_of_them(tmp_path: Path, shim: Shim) -> None:
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         url = serving.url()
         with RawClient.open(url) as client, Publishing(url) as publisher:
             client.call(ExchangeDeclare("fan", "fanout", durable=True), ExchangeDeclareOk)
@@ -89,12 +89,12 @@ def test_a_message_for_several_queues_is_confirmed_once_and_is_in_all_of_them(tm
             publisher.client.timeout = 5
             publisher.client.is_alive()  # nothing more was said about it
             serving.process.kill()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert [bodies_of(serving.url(), queue) for queue in ("a", "b", "c")] == [[b"m"]] * 3
 
 
 def test_commits_declares_and_deletes_wait_for_the_disk(tmp_path: Path, shim: Shim) -> None:
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         with RawClient.open(serving.url(), timeout=20) as client:
             declare(client, "q")
             client.call(TxSelect(), TxSelectOk)
@@ -121,7 +121,7 @@ def test_commits_declares_and_deletes_wait_for_the_disk(tmp_path: Path, shim: Sh
 @pytest.mark.feature("S0-18")
 def test_what_is_delivered_without_acks_is_not_written(tmp_path: Path, shim: Shim, no_ack: bool) -> None:
     """1 MiB to an idle consumer on a durable queue. With acks the body is written, so the measure works."""
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         with RawClient.open(serving.url()) as consumer, Publishing(serving.url()) as publisher:
             declare(consumer, "q")
             fill(serving.url(), "q", [b"the journal has begun"])

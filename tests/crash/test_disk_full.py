@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from leveret.wire.methods import BasicAck, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk
+from tests.support.broker_process import BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 from tests.support.mounts import Mount
 from tests.support.publishing import Publishing, bodies_of, declare_at
 from tests.support.raw_client import RawClient
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -28,9 +28,9 @@ MARKS = {"the mark": 16 << 20, "ENOSPC": 0}
 BALLAST = 16 << 20
 
 
-def serve(folder: Path, disk: Mount, mark: int) -> Serving:
+def serve(folder: Path, disk: Mount, mark: int) -> BrokerProcess:
     data = str(disk.place / "data")
-    return WarmServing(folder, "--data-dir", data, "--segment-size", "4MiB", "--disk-free-limit", str(mark))
+    return ForkedBroker(folder, "--data-dir", data, "--segment-size", "4MiB", "--disk-free-limit", str(mark))
 
 
 def new_bodies() -> Iterator[bytes]:

@@ -25,10 +25,10 @@ from leveret.wire.methods import (
     QueueDeclareOk,
 )
 from tests.support.fault_shim import EIO, ENOSPC, Shim
+from tests.support.forked_broker import ForkedBroker
 from tests.support.links import Link
 from tests.support.publishing import PERSISTENT, Publishing, bodies_of, count, declare_at, fill
 from tests.support.raw_client import RawClient
-from tests.support.warm_serving import WarmServing
 
 KEPT = [b"kept %d" % number for number in range(200)]
 REFUSED = [b"refused %d" % number for number in range(50)]
@@ -38,7 +38,7 @@ REFUSED = [b"refused %d" % number for number in range(50)]
 @pytest.mark.feature("S0-11")
 def test_what_could_not_be_made_safe_is_never_confirmed(tmp_path: Path, shim: Shim, kind: str, times: int) -> None:
     """A failed write, and a sync that fails once. Publishers get nacks and wait, consumers go on."""
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         url = serving.url()
         declare_at(url, "q")
         with Publishing(url) as publisher, Publishing(url) as late:
@@ -62,7 +62,7 @@ def test_what_could_not_be_made_safe_is_never_confirmed(tmp_path: Path, shim: Sh
     assert any("read-only" in line and "restart" in line for line in log.splitlines()), log
     assert "Traceback" not in log
     assert_not_touched_again(shim)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = bodies_of(serving.url(), "q")
         assert [body for body in found if body in KEPT and body not in acked] == [
             body for body in KEPT if body not in acked
@@ -107,21 +107,21 @@ def assert_not_touched_again(shim: Shim) -> None:
 
 def test_short_writes_lose_nothing(tmp_path: Path, shim: Shim) -> None:
     bodies = [b"%d:" % number + bytes(10_000) for number in range(300)]
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         declare_at(serving.url(), "q")
         shim.shorten()
         fill(serving.url(), "q", bodies)
         declare_at(serving.url(), "another")
         assert sum(call.forged for call in shim.calls()) > 3
         serving.process.kill()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == bodies
         assert bodies_of(serving.url(), "another") == []
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
     """ENOSPC is no failure of the disk: nothing is refused, publishers wait; once there is room all is confirmed."""
-    with WarmServing(tmp_path, "--disk-free-limit", "0", environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, "--disk-free-limit", "0", environ=shim.environ) as serving:
         url = serving.url()
         declare_at(url, "q")
         fill(url, "q", KEPT)
@@ -142,14 +142,14 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
             assert not publisher.nacked
         assert shim.failures()
         serving.process.kill()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == KEPT + REFUSED + further
 
 
 @pytest.mark.slow
 def test_a_slow_disk_holds_up_only_those_who_wait_for_it(tmp_path: Path, shim: Shim) -> None:
     """A sync of 5 s: heartbeats and transient messages go on, and the confirm comes after it."""
-    with WarmServing(tmp_path, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", [b"first"])
         shim.slow("sync", 5, times=1)
@@ -159,7 +159,7 @@ def test_a_slow_disk_holds_up_only_those_who_wait_for_it(tmp_path: Path, shim: S
     assert all(number >= 2 for number in heartbeats), heartbeats
     assert len(trips) > 100
     assert quantiles(trips, n=100)[98] < 0.2, max(trips)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == [b"first", b"slow"]
 
 
@@ -205,7 +205,7 @@ def test_running_out_of_files_costs_no_confirmed_message(tmp_path: Path) -> None
         resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 
     bodies = [b"%d:" % number + bytes(4000) for number in range(150)]
-    with WarmServing(tmp_path, "--segment-size", "64KiB", "--queue-memory", "64KiB", before=few_files) as serving:
+    with ForkedBroker(tmp_path, "--segment-size", "64KiB", "--queue-memory", "64KiB", before=few_files) as serving:
         url = serving.url()
         declare_at(url, "q")
         with ExitStack() as stack, Publishing(url) as publisher:
@@ -220,5 +220,5 @@ def test_running_out_of_files_costs_no_confirmed_message(tmp_path: Path) -> None
         assert serving.process.poll() is None
         assert "Traceback" not in serving.log()
         serving.process.kill()
-    with WarmServing(tmp_path, before=few_files) as serving:
+    with ForkedBroker(tmp_path, before=few_files) as serving:
         assert bodies_of(serving.url(), "q") == bodies

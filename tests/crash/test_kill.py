@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import Lives, serving_from
-from tests.support.serving import Serving
+from tests.support.broker_process import BrokerProcess
+from tests.support.crash_cycles import CrashCycles, serving_from
 
 CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "20"))
 
 
-def kill(serving: Serving) -> None:
+def kill(serving: BrokerProcess) -> None:
     serving.process.kill()
 
 
-def stop(serving: Serving) -> None:
+def stop(serving: BrokerProcess) -> None:
     serving.terminate()
 
 
@@ -29,7 +29,7 @@ def stop(serving: Serving) -> None:
 @pytest.mark.feature("S0-11", "S0-14", "S0-17", "S4-15", "S4-30")
 def test_nothing_confirmed_is_lost_however_often_the_broker_is_killed(tmp_path: Path, seed: int) -> None:
     """Over many lives, with a proper stop now and then."""
-    lives = Lives(lambda: serve(), seed)
+    lives = CrashCycles(lambda: serve(), seed)
     serve = serving_from(tmp_path, lives.random)
     for cycle in range(1, CYCLES + 1):
         end = stop if lives.random.random() < 0.15 else kill

@@ -12,8 +12,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
+from tests.support.broker_process import BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 
 CYCLES = 3
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -21,7 +21,7 @@ KEPT = pika.BasicProperties(delivery_mode=2)
 
 
 @contextmanager
-def opened(serving: Serving) -> Iterator[BlockingChannel]:
+def opened(serving: BrokerProcess) -> Iterator[BlockingChannel]:
     """A channel; the broker may be gone at the end."""
     connection = pika.BlockingConnection(pika.URLParameters(serving.url()))
     try:
@@ -60,7 +60,7 @@ def test_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None
     """Rejected, delivered too often, and pushed out by the limit."""
     confirmed: set[bytes] = set()
     for cycle in range(CYCLES):
-        with WarmServing(tmp_path) as serving, opened(serving) as channel:
+        with ForkedBroker(tmp_path) as serving, opened(serving) as channel:
             declare(channel)
             channel.confirm_delivery()
             for number in range(150):
@@ -71,7 +71,7 @@ def test_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None
                     spoil(channel, 8)
             spoil(channel, 20)
             serving.process.kill()
-    with WarmServing(tmp_path) as serving, opened(serving) as channel:
+    with ForkedBroker(tmp_path) as serving, opened(serving) as channel:
         declare(channel)
         waiting, dead = drained(channel, "q"), drained(channel, "dead")
     found = Counter(waiting + dead)
@@ -86,7 +86,7 @@ def test_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None
 def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
     """What was on disk before a later confirm is known to the next life."""
     limited, patient = {"x-delivery-limit": 5}, {"x-retry-delays": [3_600_000]}
-    with WarmServing(tmp_path) as serving, opened(serving) as channel:
+    with ForkedBroker(tmp_path) as serving, opened(serving) as channel:
         channel.confirm_delivery()
         for queue, arguments in (("limited", limited), ("patient", patient)):
             channel.queue_declare(queue, durable=True, arguments=arguments)
@@ -97,7 +97,7 @@ def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
                 channel.basic_nack(method.delivery_tag)
         channel.basic_publish("", "patient", b"behind", KEPT)
         serving.process.kill()
-    with WarmServing(tmp_path) as serving, opened(serving) as channel:
+    with ForkedBroker(tmp_path) as serving, opened(serving) as channel:
         _, properties, _ = channel.basic_get("limited")
         assert properties.headers == {"x-delivery-count": 2}
         assert drained(channel, "patient") == [b"behind"]

@@ -11,10 +11,10 @@ from threading import Thread
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 from tests.support.http_api import HttpApi, vhost_path
 from tests.support.publishing import bodies_of, declare_at, fill
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
 
 LEASES, MESSAGES, COMMIT = vhost_path("leases"), vhost_path("leases/messages"), vhost_path("leases/commit")
 MINE = {"consumer": "job", "queue": "q"}
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[Serving]:
-    with WarmServing(folder, "--http-port", "0", "--queue-memory", "64KiB", "--segment-size", "256KiB") as serving:
+def serve(folder: Path) -> Iterator[BrokerProcess]:
+    with ForkedBroker(folder, "--http-port", "0", "--queue-memory", "64KiB", "--segment-size", "256KiB") as serving:
         serving.banner(60)
         yield serving
 
 
-def kill(serving: Serving) -> None:
+def kill(serving: BrokerProcess) -> None:
     serving.process.kill()
     serving.exit_code()
 

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lives import Lives, serving_from
+from tests.support.broker_process import BrokerProcess
+from tests.support.crash_cycles import CrashCycles, serving_from
 from tests.support.mounts import Mount
 from tests.support.raw_client import eventually
-from tests.support.serving import Serving
 
 CUTS = int(os.environ.get("LEVERET_POWER_CUTS", "5"))
 
@@ -43,7 +43,7 @@ def test_a_cut_forgets_what_was_not_synced_and_keeps_what_was(loop_mount: Mount)
     assert not lost.exists() or lost.read_bytes() == b""
 
 
-def freeze(serving: Serving) -> None:
+def freeze(serving: BrokerProcess) -> None:
     """Every thread is stopped, none of them within a call of the system."""
     serving.process.send_signal(signal.SIGSTOP)
     threads = Path(f"/proc/{serving.process.pid}/task")
@@ -61,12 +61,12 @@ def freeze(serving: Serving) -> None:
 def test_nothing_confirmed_is_lost_by_a_power_cut(tmp_path: Path, loop_mount: Mount, seed: int) -> None:
     """What was confirmed, declared or committed had reached the disk."""
 
-    def cut(serving: Serving) -> None:
+    def cut(serving: BrokerProcess) -> None:
         freeze(serving)
         loop_mount.cut()
         serving.process.kill()
 
-    lives = Lives(lambda: serve(), seed)
+    lives = CrashCycles(lambda: serve(), seed)
     serve = serving_from(tmp_path, lives.random, "--data-dir", str(loop_mount.place / "data"))
     for number in range(1, CUTS + 1):
         lives.live(lives.random.uniform(0.3, 2.0), cut)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from leveret.wire.methods import BasicAck, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk
+from tests.support.broker_process import BrokerProcess
 from tests.support.fault_shim import Shim
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import Publishing, bodies_of, declare_at
 from tests.support.raw_client import RawClient, eventually
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
 
 FLAGS = ("--segment-size", "1MiB", "--queue-memory", "64KiB")
 QUEUES = [f"kept {number}" for number in range(6)]  # each of them more than is loaded at a start
@@ -50,10 +50,10 @@ def begin_to_eat(url: str) -> RawClient:
 @pytest.mark.feature("S4-22", "S4-23")
 def test_messages_are_read_while_they_are_carried_to_another_segment(tmp_path: Path, shim: Shim, slow: str) -> None:
     """They are read from where they lie, not from where they are on their way to."""
-    with WarmServing(tmp_path, *FLAGS) as serving:
+    with ForkedBroker(tmp_path, *FLAGS) as serving:
         fill_all(serving.url())
         serving.process.kill()
-    with WarmServing(tmp_path, *FLAGS, environ=shim.environ) as serving:
+    with ForkedBroker(tmp_path, *FLAGS, environ=shim.environ) as serving:
         url = serving.url()
         shim.slow(slow, 0.2)
         with begin_to_eat(url) as consumer:
@@ -89,7 +89,7 @@ def test_space_is_given_back_and_what_is_kept_survives_a_kill(tmp_path: Path) ->
                 found += path.stat().st_size
         return found
 
-    with WarmServing(tmp_path, *FLAGS) as serving:
+    with ForkedBroker(tmp_path, *FLAGS) as serving:
         fill_all(serving.url())
         full = size()
         with begin_to_eat(serving.url()) as consumer:
@@ -104,11 +104,11 @@ def test_space_is_given_back_and_what_is_kept_survives_a_kill(tmp_path: Path) ->
 
             eventually(has_shrunk, 10)
         serving.process.kill()
-    with WarmServing(tmp_path, *FLAGS) as serving:
+    with ForkedBroker(tmp_path, *FLAGS) as serving:
         for queue in QUEUES:
             assert [body[:8] for body in bodies_of(serving.url(), queue)] == [body[:8] for body in BODIES]
         assert not troubles(serving)
 
 
-def troubles(serving: Serving) -> list[str]:
+def troubles(serving: BrokerProcess) -> list[str]:
     return [line for line in serving.log().splitlines() if " error " in line or "Traceback" in line][:10]

@@ -29,6 +29,8 @@ from leveret.wire.methods import (
     TxSelectOk,
 )
 from leveret.wire.properties import Properties
+from tests.support.broker_process import BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import (
     PERSISTENT,
     TRANSIENT,
@@ -41,8 +43,6 @@ from tests.support.publishing import (
     take_all,
 )
 from tests.support.raw_client import Content, RawClient, eventually
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
 
 TEN = [b"%d" % number for number in range(10)]
 CRASHING_CONSUMER = """
@@ -63,26 +63,26 @@ def consume(client: RawClient, number: int, *, no_ack: bool = False) -> list[Con
     return [client.expect_content() for _ in range(number)]
 
 
-def kill(serving: Serving) -> None:
+def kill(serving: BrokerProcess) -> None:
     serving.process.kill()
     serving.exit_code()
 
 
-def stop(serving: Serving) -> None:
+def stop(serving: BrokerProcess) -> None:
     serving.terminate()
     assert serving.exit_code(15) == 0, serving.log()
 
 
 @pytest.mark.feature("S4-54")
 def test_a_message_is_delivered_again_after_its_callback_and_the_broker_crashed(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", [b"job"])
         command = [sys.executable, "-c", CRASHING_CONSUMER, serving.url()]
         consumer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         assert (consumer.returncode, consumer.stdout) == (-9, "job\n"), consumer.stderr
         kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         (again,) = take_all(serving.url(), "q")
         assert (again.body, again.redelivered) == (b"job", True)
 
@@ -90,13 +90,13 @@ def test_a_message_is_delivered_again_after_its_callback_and_the_broker_crashed(
 @pytest.mark.feature("S4-29", "S4-30")
 def test_what_was_unacked_at_the_kill_is_ready_again_in_order_and_marked(tmp_path: Path) -> None:
     """Unacked and ready messages are one line again."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
         with RawClient.open(serving.url()) as consumer:
             consume(consumer, 6)
             kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = take_all(serving.url(), "q")
         assert [each.body for each in found] == TEN
         assert [each.redelivered for each in found[:6]] == [True] * 6
@@ -105,7 +105,7 @@ def test_what_was_unacked_at_the_kill_is_ready_again_in_order_and_marked(tmp_pat
 @pytest.mark.feature("S4-29", "S4-30")
 def test_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tmp_path: Path) -> None:
     """And what was acked is gone."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
         with RawClient.open(serving.url()) as consumer:
@@ -116,7 +116,7 @@ def test_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tmp_path
             serving.terminate()
             consumer.expect_close(320)
         assert serving.exit_code() == 0
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = take_all(serving.url(), "q")
     assert [int(each.body) for each in found] == [1, 2, 4, 5, 6, 7, 8, 9]
     assert [int(each.body) for each in found if each.redelivered] == [1, 2, 4, 5, 6, 7]
@@ -127,16 +127,16 @@ def test_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tmp_path
 def test_a_mark_outlives_a_clean_stop_after_a_crash(tmp_path: Path, highest: int) -> None:
     """Delivered in the first life, killed; stopped in the second, in which nobody took anything."""
     arguments = {"x_max_priority": highest} if highest else {}
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q", **arguments)
         fill(serving.url(), "q", TEN)
         with RawClient.open(serving.url()) as consumer:
             consume(consumer, 6)
             kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         fill(serving.url(), "q", [b"new"])
         stop(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = take_all(serving.url(), "q")
     assert [each.body for each in found] == [*TEN, b"new"]
     assert [each.redelivered for each in found[:6]] == [True] * 6
@@ -146,22 +146,22 @@ def test_a_mark_outlives_a_clean_stop_after_a_crash(tmp_path: Path, highest: int
 @pytest.mark.feature("S4-30")
 def test_recovering_twice_in_a_row_gives_the_same(tmp_path: Path) -> None:
     """A start that is killed at once harms nothing, nor does one that is stopped."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
         kill(serving)
     for end in (kill, stop, kill):
-        with WarmServing(tmp_path) as serving:
+        with ForkedBroker(tmp_path) as serving:
             with RawClient.open(serving.url()) as client:
                 assert count(client, "q") == len(TEN)
             end(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == TEN
 
 
 @pytest.mark.feature("S0-17")
 def test_what_went_straight_to_a_consumer_survives_until_it_is_acked(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         with RawClient.open(serving.url()) as consumer, Publishing(serving.url()) as publisher:
             declare(consumer, "q")
             consumer.call(BasicConsume("q"), BasicConsumeOk)
@@ -170,7 +170,7 @@ def test_what_went_straight_to_a_consumer_survives_until_it_is_acked(tmp_path: P
             publisher.hear_verdicts()
             assert len(publisher.acked) == len(TEN)
             kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = take_all(serving.url(), "q")
         assert [each.body for each in found] == TEN
         assert all(each.redelivered for each in found)
@@ -179,7 +179,7 @@ def test_what_went_straight_to_a_consumer_survives_until_it_is_acked(tmp_path: P
 @pytest.mark.feature("S4-30")
 def test_what_was_given_back_keeps_its_place(tmp_path: Path) -> None:
     """Requeued before the kill, in the wrong order."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
         with RawClient.open(serving.url()) as consumer:
@@ -187,12 +187,12 @@ def test_what_was_given_back_keeps_its_place(tmp_path: Path) -> None:
                 consumer.send(BasicNack(content.method.delivery_tag, requeue=True))
             consumer.expect_content()
             kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == TEN
 
 
 def test_transient_messages_and_queues_are_gone(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         with RawClient.open(serving.url()) as client:
             client.call(QueueDeclare("transient"), QueueDeclareOk)
@@ -201,7 +201,7 @@ def test_transient_messages_and_queues_are_gone(tmp_path: Path) -> None:
         fill(serving.url(), "q", [b"transient"], TRANSIENT)
         fill(serving.url(), "q", [b"c"])
         kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == [b"a", b"b", b"c"]
         with RawClient.open(serving.url()) as client:
             client.send(QueueDeclare("transient", passive=True))
@@ -228,18 +228,18 @@ def test_body_and_properties_are_as_they_were_sent(tmp_path: Path) -> None:
         cluster_id="l",
     )
     bodies = [b"", b"one", bytes(range(256)) * 4096]
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", bodies, everything)
         kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = take_all(serving.url(), "q")
     assert [each.body == body for each, body in zip(found, bodies, strict=True)] == [True] * 3
     assert all(each.properties == everything for each in found)
 
 
 def test_priorities_are_kept(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q", x_max_priority=3)
         for number in range(12):
             priority = (number * 5) % 4
@@ -247,7 +247,7 @@ def test_priorities_are_kept(tmp_path: Path) -> None:
         with RawClient.open(serving.url()) as consumer:
             consume(consumer, 2)
             kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found = bodies_of(serving.url(), "q")
     assert len(found) == 12
     assert found == sorted(found, key=lambda body: (-int(body[:1]), int(body[2:])))
@@ -257,7 +257,7 @@ def test_priorities_are_kept(tmp_path: Path) -> None:
 def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
     """TTL of the queue and expiration of the message count from the publish, not from the restart."""
     ttl = 5.0
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "by queue", x_message_ttl=int(ttl * 1000))
         declare_at(serving.url(), "by message", "short")
         published = time.monotonic()
@@ -267,13 +267,13 @@ def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
         over = time.monotonic() + 0.4
         kill(serving)
     while time.monotonic() - published < 2:  # each of these starts takes a while
-        with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+        with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
             is_over = time.monotonic() > over
             long, short = [count(client, queue) for queue in ("by queue", "by message")], count(client, "short")
             assert long == [1, 1] or time.monotonic() - published > ttl
             assert short == 0 or not is_over
             kill(serving)
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         eventually(lambda: count(client, "by queue") + count(client, "by message") == 0, 2 * ttl)
         gone = time.monotonic()
         assert published + ttl - 0.1 < gone < serving.begun + ttl, "they began anew"
@@ -281,7 +281,7 @@ def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
 
 def test_what_was_purged_or_deleted_stays_away(tmp_path: Path) -> None:
     """A queue declared anew under the same name is empty."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "purged", "deleted", "again")
         for queue in ("purged", "deleted", "again"):
             fill(serving.url(), queue, TEN)
@@ -291,7 +291,7 @@ def test_what_was_purged_or_deleted_stays_away(tmp_path: Path) -> None:
             client.call(QueueDelete("again"), QueueDeleteOk)
             declare(client, "again")
             kill(serving)
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         assert count(client, "purged") == 0
         assert count(client, "again") == 0
         client.send(QueueDelete("deleted"))
@@ -302,7 +302,7 @@ def test_what_was_purged_or_deleted_stays_away(tmp_path: Path) -> None:
 
 def test_a_committed_transaction_holds_and_another_does_not(tmp_path: Path) -> None:
     """Its publishes and its acks: of what was not committed nothing is seen after a kill."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q", "other")
         fill(serving.url(), "q", TEN)
         with RawClient.open(serving.url()) as client:
@@ -314,7 +314,7 @@ def test_a_committed_transaction_holds_and_another_does_not(tmp_path: Path) -> N
             client.publish("", "other", b"not committed", PERSISTENT)
             client.send(BasicAck(held[3].method.delivery_tag, multiple=True))
             kill(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert bodies_of(serving.url(), "q") == TEN[2:]
         assert bodies_of(serving.url(), "other") == [b"committed"]
 
@@ -322,9 +322,9 @@ def test_a_committed_transaction_holds_and_another_does_not(tmp_path: Path) -> N
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 def test_either_durability_survives_a_kill(tmp_path: Path, durability: str) -> None:
     flags = ("--durability", durability)
-    with WarmServing(tmp_path, *flags) as serving:
+    with ForkedBroker(tmp_path, *flags) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
         kill(serving)
-    with WarmServing(tmp_path, *flags) as serving:
+    with ForkedBroker(tmp_path, *flags) as serving:
         assert bodies_of(serving.url(), "q") == TEN

@@ -28,10 +28,10 @@ from leveret.wire.methods import (
     QueueUnbindOk,
 )
 from leveret.wire.properties import Properties
+from tests.support.broker_process import BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import PERSISTENT, bodies_of, count, declare, declare_at, fill
 from tests.support.raw_client import RawClient
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
 
 NESTED: Table = {
     "table": {"list": [1, -2, 3.5, "four", None, True, {"deep": [b"\0\xff"]}]},
@@ -58,7 +58,7 @@ BINDINGS = [
 ]
 
 
-def killed(serving: Serving) -> None:
+def killed(serving: BrokerProcess) -> None:
     serving.process.kill()
     serving.exit_code()
 
@@ -91,7 +91,7 @@ def differs(method: ExchangeDeclare | QueueDeclare) -> list[ExchangeDeclare | Qu
 @pytest.mark.feature("S4-15")
 def test_everything_durable_survives_with_all_flags_and_arguments(tmp_path: Path) -> None:
     """Declared again the same it agrees, and with any flag or argument changed it is refused."""
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         for exchange in EXCHANGES:
             client.call(exchange, ExchangeDeclareOk)
         for queue in QUEUES:
@@ -101,7 +101,7 @@ def test_everything_durable_survives_with_all_flags_and_arguments(tmp_path: Path
         client.call(ExchangeBind("x.fanout", "x.direct", "through", arguments=NESTED), ExchangeBindOk)
         killed(serving)
     for _ in range(2):
-        with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+        with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
             for method in [*EXCHANGES, *QUEUES]:
                 answer = ExchangeDeclareOk if isinstance(method, ExchangeDeclare) else QueueDeclareOk
                 client.call(method, answer)
@@ -142,7 +142,7 @@ def test_definitions_are_in_one_sqlite_file_made_at_the_first_start(tmp_path: Pa
 
     seen = []
     for _ in range(3):
-        with WarmServing(tmp_path) as serving:
+        with ForkedBroker(tmp_path) as serving:
             declare_at(serving.url(), "q")
             seen.append(databases())
             killed(serving)
@@ -153,10 +153,10 @@ def test_definitions_are_in_one_sqlite_file_made_at_the_first_start(tmp_path: Pa
 @pytest.mark.feature("S4-14")
 def test_the_default_exchange_reaches_recovered_queues(tmp_path: Path) -> None:
     """And the exchanges that every vhost has are there, once."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         killed(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         fill(serving.url(), "q", [b"m"])
         assert bodies_of(serving.url(), "q") == [b"m"]
         with RawClient.open(serving.url()) as client:
@@ -167,12 +167,12 @@ def test_the_default_exchange_reaches_recovered_queues(tmp_path: Path) -> None:
 
 @pytest.mark.feature("S4-15")
 def test_bindings_of_the_exchanges_that_every_vhost_has_survive(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         declare(client, "q")
         client.call(QueueBind("q", "amq.direct", "k"), QueueBindOk)
         client.call(ExchangeBind("amq.direct", "amq.topic", "t.#"), ExchangeBindOk)
         killed(serving)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         with RawClient.open(serving.url()) as client:
             client.publish("amq.direct", "k", b"1", PERSISTENT)
             client.is_alive()
@@ -181,7 +181,7 @@ def test_bindings_of_the_exchanges_that_every_vhost_has_survive(tmp_path: Path) 
 
 def test_what_was_unbound_or_deleted_stays_so(tmp_path: Path) -> None:
     """A thing that is declared anew under the name of a deleted one has none of its bindings."""
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         for exchange in ("x", "deleted", "again"):
             client.call(ExchangeDeclare(exchange, "direct", durable=True), ExchangeDeclareOk)
             for queue in ("q", "r"):
@@ -196,7 +196,7 @@ def test_what_was_unbound_or_deleted_stays_so(tmp_path: Path) -> None:
         client.call(QueueDelete("r"), QueueDeleteOk)
         declare(client, "r")
         killed(serving)
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         client.publish("x", "k", b"m")
         client.publish("again", "k", b"m")
         client.publish("again", "e", b"m")
@@ -209,14 +209,14 @@ def test_what_was_unbound_or_deleted_stays_so(tmp_path: Path) -> None:
 @pytest.mark.feature("S4-15")
 def test_what_is_not_durable_is_gone(tmp_path: Path) -> None:
     """Exchange, queue, a binding of a durable exchange to a transient queue, and an exclusive queue called durable."""
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         client.call(ExchangeDeclare("transient", "direct"), ExchangeDeclareOk)
         client.call(ExchangeDeclare("x", "direct", durable=True), ExchangeDeclareOk)
         client.call(QueueDeclare("q"), QueueDeclareOk)
         client.call(QueueBind("q", "x", "k"), QueueBindOk)
         client.call(QueueDeclare("mine", durable=True, exclusive=True), QueueDeclareOk)
         killed(serving)
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
         passive = [ExchangeDeclare("transient", passive=True), QueueDeclare("q", passive=True)]
         for method in [*passive, QueueDeclare("mine", passive=True)]:
             client.send(method)
@@ -234,12 +234,12 @@ def test_what_is_not_durable_is_gone(tmp_path: Path) -> None:
 def test_ten_thousand_durable_queues_in_ten_seconds(tmp_path: Path) -> None:
     """Declared over one connection, all at once; all are there after a kill."""
     names = [f"queue {number}" for number in range(10_000)]
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url(), timeout=20) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url(), timeout=20) as client:
         begun = time.monotonic()
         pipelined(client, [QueueDeclare(name, durable=True) for name in names])
         assert time.monotonic() - begun < 10
         killed(serving)
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url(), timeout=20) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url(), timeout=20) as client:
         pipelined(client, [QueueDeclare(name, passive=True) for name in names])
 
 

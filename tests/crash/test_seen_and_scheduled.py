@@ -16,12 +16,12 @@ import pytest
 
 from leveret.wire.methods import BasicAck, ConfirmSelect
 from leveret.wire.properties import Properties
+from tests.support.forked_broker import ForkedBroker
 from tests.support.peer_pair import Client
 from tests.support.publishing import Publishing, declare_at, take_all
 from tests.support.raw_client import eventually
 from tests.support.stored_harness import StoredHarness
 from tests.support.virtual_disk import VirtualDisk
-from tests.support.warm_serving import WarmServing
 
 ID = "x-deduplication-header"
 SEED = 4
@@ -45,24 +45,24 @@ def publish(url: str, properties: list[Properties]) -> None:
 
 @pytest.mark.feature("S0-15")
 def test_a_duplicate_is_one_after_a_kill(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q", x_message_deduplication=True)
         publish(serving.url(), [with_id(number) for number in range(50)])
         serving.process.kill()
         serving.exit_code()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         publish(serving.url(), [with_id(number) for number in range(60)])
         found = [int(each.body) for each in take_all(serving.url(), "q")]
         assert found == list(range(60))
         serving.terminate()
         assert serving.exit_code(15) == 0, serving.log()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         publish(serving.url(), [with_id(number) for number in range(60)])
         assert take_all(serving.url(), "q") == [], "the trace stays when the messages are consumed"
 
 
 def test_what_is_scheduled_survives_a_kill_and_comes_in_time(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
         soon = round((time.time() + 3) * 1000)
         moments = [soon, soon - 1_000_000, soon + 3_600_000]
@@ -70,7 +70,7 @@ def test_what_is_scheduled_survives_a_kill_and_comes_in_time(tmp_path: Path) -> 
         assert [each.body for each in take_all(serving.url(), "q")] == [b"1"]
         serving.process.kill()
         serving.exit_code()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         found: list[bytes] = []
 
         def has_come() -> bool:

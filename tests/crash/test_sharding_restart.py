@@ -11,13 +11,13 @@ import pytest
 import leveret
 from leveret.sharding.slots import slot_of
 from leveret.wire.methods import BasicReturn
+from tests.support.broker_process import BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 from tests.support.key_order import KeyConsumer, KeyOrder, KeyPublisher
 from tests.support.peer_pair import Content
-from tests.support.serving import Serving
 from tests.support.shards import Shards, send
 from tests.support.stored_harness import StoredHarness, StoredLife
 from tests.support.virtual_disk import VirtualDisk
-from tests.support.warm_serving import WarmServing
 
 # ---- any order of events
 
@@ -244,7 +244,7 @@ def resize(folder: Path, number: int) -> None:
         vhost.set_policy("shards", "^images$", definition, apply_to="exchanges")
 
 
-def load(serving: Serving, order: KeyOrder, *, kill_at: int | None) -> None:
+def load(serving: BrokerProcess, order: KeyOrder, *, kill_at: int | None) -> None:
     """Two publishers and a consumer of all shards; the broker is killed when so many more were acked."""
     order.begin_life()
     killing = None if kill_at is None else order.reaches(order.received + kill_at)
@@ -270,8 +270,8 @@ def test_killed_while_it_is_resized_nothing_confirmed_is_lost_and_keys_stay_in_o
     order = KeyOrder()
     for number, kill_at in ((4, 3000), (8, 50), (8, 1500), (2, 50), (2, 1500)):
         resize(tmp_path, number)
-        with WarmServing(tmp_path) as serving:
+        with ForkedBroker(tmp_path) as serving:
             load(serving, order, kill_at=kill_at)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         load(serving, order, kill_at=None)
     order.assert_kept()

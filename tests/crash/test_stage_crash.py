@@ -21,11 +21,11 @@ from leveret.broker.internal_queues import STAGE
 from leveret.pipeline import inflow
 from leveret.pipeline.commits import Committed
 from tests.support.fault_shim import Shim
+from tests.support.forked_broker import ForkedBroker
 from tests.support.http_api import HttpApi, arrow_stream, vhost_path
 from tests.support.sinks import Sink, drained
 from tests.support.stored_harness import StoredHarness
 from tests.support.virtual_disk import VirtualDisk
-from tests.support.warm_serving import WarmServing
 
 SEGMENT = 4 << 10
 
@@ -219,7 +219,7 @@ class Broker:
     """``leveret serve`` with HTTP, on the same data in each life."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
-        self.serving = WarmServing(folder, "--http-port", "0", environ=environ)
+        self.serving = ForkedBroker(folder, "--http-port", "0", environ=environ)
         self.api = HttpApi(self.serving.url("http"))
 
     def __enter__(self) -> Broker:

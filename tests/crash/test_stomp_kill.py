@@ -16,8 +16,8 @@ from random import Random
 
 import pytest
 
+from tests.support.forked_broker import ForkedBroker
 from tests.support.stomp_client import StompClient, made
-from tests.support.warm_serving import WarmServing
 
 CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "5"))
 MOST_RECEIPTS = 300  # of a life
@@ -151,18 +151,18 @@ def check_moves(promises: Promises, source: list[bytes], target: list[bytes]) ->
 @pytest.mark.feature("S0-11", "S3-16", "S4-30", "S4-74")
 def test_receipts_and_transactions_hold_however_often_the_broker_is_killed(tmp_path: Path, random: Random) -> None:
     promises = Promises()
-    with WarmServing(tmp_path, "--stomp-port", "0") as serving, StompClient.open(serving.url("stomp")) as client:
+    with ForkedBroker(tmp_path, "--stomp-port", "0") as serving, StompClient.open(serving.url("stomp")) as client:
         for body in TO_MOVE[:-1]:
             client.say("SEND", body, destination=SOURCE, persistent="true")
         client.sure("SEND", TO_MOVE[-1], destination=SOURCE, persistent="true")
         serving.process.kill()
     for life in range(CYCLES):
-        with WarmServing(tmp_path, "--stomp-port", "0") as serving:
+        with ForkedBroker(tmp_path, "--stomp-port", "0") as serving:
             load = Load(serving.url("stomp"), life, promises)
             promises.wait_for_more(random.randint(1, MOST_RECEIPTS))
             serving.process.kill()
             load.join()
-    with WarmServing(tmp_path, "--stomp-port", "0") as serving, StompClient.open(serving.url("stomp")) as client:
+    with ForkedBroker(tmp_path, "--stomp-port", "0") as serving, StompClient.open(serving.url("stomp")) as client:
         kept = drained(client, KEPT)
         check_sends(promises, kept)
         check_transactions(promises, kept)

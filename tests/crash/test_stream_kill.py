@@ -16,10 +16,10 @@ from random import Random
 import pytest
 
 from leveret.wire.methods import BasicAck, BasicConsume, BasicConsumeOk, BasicDeliver, BasicQos, BasicQosOk
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import Publishing, declare
 from tests.support.raw_client import RawClient
 from tests.support.stream_reading import offset_of, read_stream
-from tests.support.warm_serving import WarmServing
 
 CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "4"))
 PUBLISHERS = 3
@@ -104,7 +104,7 @@ def test_confirmed_messages_of_a_stream_keep_their_offsets_however_often_the_bro
     known: Seen = {}
     confirmed: set[bytes] = set()
     for cycle in range(1, CYCLES + 1):
-        with WarmServing(tmp_path, "--segment-size", random.choice(("64KiB", "1MiB", "64MiB"))) as serving:
+        with ForkedBroker(tmp_path, "--segment-size", random.choice(("64KiB", "1MiB", "64MiB"))) as serving:
             url = serving.url()
             with RawClient.open(url) as client:
                 declare(client, "s", **ARGUMENTS)
@@ -121,13 +121,13 @@ def test_confirmed_messages_of_a_stream_keep_their_offsets_however_often_the_bro
             confirmed.update(body for bodies in load.confirmed for body in bodies)
             known = {**known, **load.followed}
             print(f"cycle {cycle} of {CYCLES}: {len(confirmed)} confirmed, {len(load.followed)} followed", flush=True)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         seen = read_all(serving.url())
         assert confirmed <= set(seen.values())
         assert known.items() <= seen.items()
         check_order(seen)
         serving.terminate()
         assert serving.exit_code(10) == 0
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert read_all(serving.url()) == seen, "a clean stop and start changes nothing"
     assert len(confirmed) > 50 * CYCLES, "or nothing was tested"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forked_broker import IS_COLD, ForkedBroker
 from tests.support.raw_client import eventually
-from tests.support.warm_serving import IS_COLD, WarmServing
 
 pytestmark = pytest.mark.skipif(IS_COLD, reason="each broker is started like any program")
 
@@ -19,7 +19,7 @@ def parent(process: int) -> int:
 
 
 def test_exit_codes_and_signals_are_told_as_of_any_process(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.banner()
         assert serving.process.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
@@ -27,18 +27,18 @@ def test_exit_codes_and_signals_are_told_as_of_any_process(tmp_path: Path) -> No
         serving.process.kill()
         assert serving.exit_code() == -signal.SIGKILL
         serving.process.kill()  # nobody is hit
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.banner()
         serving.terminate()
         assert serving.exit_code() == 0
-    with WarmServing(tmp_path, "--frame-max", "none") as serving:
+    with ForkedBroker(tmp_path, "--frame-max", "none") as serving:
         assert serving.exit_code() == 2
 
 
 def test_lives_in_a_row_come_out_of_rooms_with_different_hashes(tmp_path: Path) -> None:
     rooms = []
     for _ in range(2):
-        with WarmServing(tmp_path) as serving:
+        with ForkedBroker(tmp_path) as serving:
             serving.banner()
             rooms.append(parent(parent(serving.process.pid)))
     assert rooms[0] != rooms[1]
@@ -47,7 +47,7 @@ def test_lives_in_a_row_come_out_of_rooms_with_different_hashes(tmp_path: Path) 
 
 
 def test_a_broker_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
-    serving = WarmServing(tmp_path)
+    serving = ForkedBroker(tmp_path)
     with serving.process.stdout:
         serving.banner()
         serving.process.abandon()

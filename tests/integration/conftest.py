@@ -13,8 +13,8 @@ from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import AmqpError, BrokerStopped
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 from tests.support.command_line import Cli
+from tests.support.guest_login import GUEST_LOGIN
 from tests.support.http_api import HttpApi
-from tests.support.known_login import KNOWN_LOGIN
 from tests.support.management_api import ManagementApi, as_guest
 from tests.support.peers import LocalPeer, NetworkPeer, Peer
 from tests.support.raw_client import RawClient
@@ -60,7 +60,7 @@ def local(leveret_broker: leveret.Broker) -> LocalPeer:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(KNOWN_LOGIN) as running:
+    with leveret.Broker(GUEST_LOGIN) as running:
         yield running
 
 

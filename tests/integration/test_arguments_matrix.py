@@ -21,8 +21,8 @@ from leveret.wire.properties import Properties
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.matrix_arguments import PLAIN, ROWS, Needed, Row
 from tests.support.matrix_methods import Tried, attempt
+from tests.support.matrix_objects import arrange, snapshot
 from tests.support.matrix_users import PASSWORD, VHOST, Needs
-from tests.support.matrix_world import arrange, snapshot
 from tests.support.raw_client import RawClient, plain
 from tests.support.stomp_client import StompClient
 

@@ -16,6 +16,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.data_commands import (
     SECONDS,
     checked,
@@ -30,13 +31,12 @@ from tests.support.data_commands import (
     stopped_broker,
     talking,
 )
-from tests.support.kept_store import picture, segments_of
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
+from tests.support.forked_broker import ForkedBroker
+from tests.support.synchronous_store import picture, segments_of
 
 
 def another(folder: Path, name: str) -> Path:
-    """A folder for a second broker, which ``Serving`` starts on ``data`` in it."""
+    """A folder for a second broker, which ``BrokerProcess`` starts on ``data`` in it."""
     (folder / name).mkdir()
     return folder / name
 
@@ -52,7 +52,7 @@ class Load:
     """A publisher with confirms and a consumer that acks, in two threads, until told to stop. Bodies carry their own
     digest, so that one that was altered is known."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: BrokerProcess) -> None:
         self.sent: set[bytes] = set()
         self.confirmed: list[bytes] = []
         self.acked: set[bytes] = set()
@@ -124,7 +124,7 @@ def assert_kept(found: list[bytes], confirmed: set[bytes], load: Load) -> None:
 def test_a_backup_under_load_has_all_that_was_confirmed_before_and_the_broker_goes_on(tmp_path: Path) -> None:
     """Small segments, so that many are sealed, reclaimed and removed meanwhile."""
     promised: dict[str, set[bytes]] = {}
-    with WarmServing(tmp_path, "--segment-size", "64KiB") as serving:
+    with ForkedBroker(tmp_path, "--segment-size", "64KiB") as serving:
         fill(serving, queue="load")
         load = Load(serving)
         load.wait_for(400)
@@ -141,7 +141,7 @@ def test_a_backup_under_load_has_all_that_was_confirmed_before_and_the_broker_go
     for name, confirmed in promised.items():
         folder = another(tmp_path, name)
         told = done("restore", tmp_path / f"{name}.backup", folder / "data")
-        with WarmServing(folder) as restored:
+        with ForkedBroker(folder) as restored:
             found = drained(restored, "load")
         assert_kept([body for body, _ in found], confirmed, load)
         assert len(confirmed) > 100
@@ -152,26 +152,26 @@ def test_a_backup_under_load_has_all_that_was_confirmed_before_and_the_broker_go
 def test_a_backup_of_a_broker_that_was_restarted_marks_what_was_delivered_since(tmp_path: Path) -> None:
     """The life before ended with a clean stop, and nothing was written since; but the message was delivered."""
     stopped_broker(tmp_path, b"m")
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         with talking(serving) as channel:
             assert channel.basic_get("q")[2] == b"m"
             done("backup", tmp_path / "data", tmp_path / "backup")
     folder = another(tmp_path, "other")
     done("restore", tmp_path / "backup", folder / "data")
-    with WarmServing(folder) as restored:
+    with ForkedBroker(folder) as restored:
         assert drained(restored) == [(b"m", True)]
 
 
 def test_a_broker_on_the_restored_copy_changes_neither_the_backup_nor_the_original(tmp_path: Path) -> None:
     path, backup, folder = tmp_path / "data", tmp_path / "backup", another(tmp_path, "other")
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         fill(serving, *[b"x" * 1000] * 50)
         done("backup", path, backup)
         fill(serving, b"later")
         stop(serving)
     before = picture(path), picture(backup)
     done("restore", backup, folder / "data")
-    with WarmServing(folder) as restored:
+    with ForkedBroker(folder) as restored:
         assert len(drained(restored)) == 50
         stop(restored)
     assert not inodes(folder) & (inodes(path) | inodes(backup))
@@ -183,14 +183,14 @@ def test_a_broker_on_the_restored_copy_changes_neither_the_backup_nor_the_origin
 def test_a_backup_goes_on_meaning_the_same_while_the_broker_lives_on(tmp_path: Path) -> None:
     """The links to its segments keep their content when the broker settles, reclaims and removes, and is killed."""
     path, backup = tmp_path / "data", tmp_path / "backup"
-    with WarmServing(tmp_path, "--segment-size", "64KiB") as serving:
+    with ForkedBroker(tmp_path, "--segment-size", "64KiB") as serving:
         fill(serving, *[b"%d" % number * 500 for number in range(100)])
         done("backup", path, backup)
         contents = {name: facts[-1] for name, facts in picture(backup).items()}
         assert len(drained(serving)) == 100
         fill(serving, *[b"y" * 1000] * 100)
         serving.process.kill()
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
     assert {name: facts[-1] for name, facts in picture(backup).items()} == contents
     assert checked(backup)["messages"] == 100
@@ -198,7 +198,7 @@ def test_a_backup_goes_on_meaning_the_same_while_the_broker_lives_on(tmp_path: P
 
 def test_a_backup_without_a_broker_keeps_what_was_delivered_apart(tmp_path: Path) -> None:
     """After a clean stop the copy is as clean: only what was delivered before is marked."""
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         fill(serving, b"seen", b"unseen")
         with talking(serving) as channel:
             assert channel.basic_get("q")[2] == b"seen"
@@ -206,12 +206,12 @@ def test_a_backup_without_a_broker_keeps_what_was_delivered_apart(tmp_path: Path
     folder = another(tmp_path, "other")
     assert "1 queue," in done("backup", tmp_path / "data", tmp_path / "backup")
     done("restore", tmp_path / "backup", folder / "data")
-    with WarmServing(folder) as restored:
+    with ForkedBroker(folder) as restored:
         assert drained(restored) == [(b"seen", True), (b"unseen", False)]
 
 
 def test_a_backup_of_a_killed_broker_has_the_definitions_that_were_in_its_log(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         fill(serving, b"m")
         serving.process.kill()
     assert (tmp_path / "data" / "meta.db-wal").stat().st_size
@@ -221,7 +221,7 @@ def test_a_backup_of_a_killed_broker_has_the_definitions_that_were_in_its_log(tm
     after = picture(tmp_path / "data")
     assert {name: facts[-1] for name, facts in after.items()} == {name: facts[-1] for name, facts in before.items()}
     done("restore", tmp_path / "backup", folder / "data")
-    with WarmServing(folder) as restored:
+    with ForkedBroker(folder) as restored:
         assert drained(restored) == [(b"m", True)]
 
 
@@ -231,7 +231,7 @@ def test_a_backup_to_another_file_system_is_a_copy(tmp_path: Path) -> None:
         pytest.skip("kernel: no second file system to copy to")
     target = elsewhere / f"leveret-test-{os.getpid()}"
     try:
-        with WarmServing(tmp_path) as serving:
+        with ForkedBroker(tmp_path) as serving:
             fill(serving, *[os.urandom(1 << 20) for _ in range(12)])
             done("backup", tmp_path / "data", target)
         assert checked(target)["messages"] == 12
@@ -244,7 +244,7 @@ def test_a_backup_to_another_file_system_is_a_copy(tmp_path: Path) -> None:
 def test_a_target_in_use_is_refused_by_the_broker_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter").write_text("dear")
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         assert "not empty: choose another place" in refused("backup", tmp_path / "data", tmp_path / "full")
         assert "inside of the data" in refused("backup", tmp_path / "data", tmp_path / "data" / "backup")
@@ -254,7 +254,7 @@ def test_a_target_in_use_is_refused_by_the_broker_with_the_remedy(tmp_path: Path
 
 
 def test_a_broker_that_does_not_answer_is_given_up_and_makes_no_backup_later(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         os.kill(serving.process.pid, signal.SIGSTOP)
         told = refused("backup", tmp_path / "data", tmp_path / "backup", "--timeout", "0.5")
@@ -274,7 +274,7 @@ def wait_for_request(path: Path) -> None:
 
 
 def test_a_command_that_is_interrupted_takes_its_request_back(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         os.kill(serving.process.pid, signal.SIGSTOP)
         with started("backup", tmp_path / "data", tmp_path / "backup") as process:
@@ -286,7 +286,7 @@ def test_a_command_that_is_interrupted_takes_its_request_back(tmp_path: Path) ->
 
 
 def test_a_broker_that_dies_meanwhile_is_noticed(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         os.kill(serving.process.pid, signal.SIGSTOP)
         with started("backup", tmp_path / "data", tmp_path / "backup") as process:
@@ -302,7 +302,7 @@ def test_what_an_earlier_life_left_is_removed_and_never_served(tmp_path: Path) -
     (path / f"backup-{'0' * 32}" / "journal").mkdir(parents=True)
     request = path / "requests" / f"{'1' * 32}.json"
     request.write_text(json.dumps({"kind": "backup", "target": str(tmp_path / "unwanted")}))
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         done("backup", path, tmp_path / "wanted")  # which comes after the old one
     assert not (path / f"backup-{'0' * 32}").exists()
@@ -325,7 +325,7 @@ def test_a_damaged_backup_is_restored_by_force_only(tmp_path: Path) -> None:
     assert "restore the intact part with --force" in result.stderr
     assert not (folder / "data").exists()
     assert "2 messages" in done("restore", tmp_path / "backup", folder / "data", "--force")
-    with WarmServing(folder) as restored:
+    with ForkedBroker(folder) as restored:
         assert [body for body, _ in drained(restored)] == [b"first", b"third"]
 
 
@@ -335,7 +335,7 @@ def test_restore_refuses_what_it_cannot_do_with_the_remedy(tmp_path: Path) -> No
     assert "not empty: choose another place" in refused("restore", tmp_path / "backup", path)
     assert "make it first" in refused("restore", tmp_path / "backup", tmp_path / "a" / "b")
     assert "not a Leveret data directory" in refused("restore", another(tmp_path, "empty"), tmp_path / "new")
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         assert "in use by a broker" in refused("restore", path, tmp_path / "new")
     (tmp_path / "backup" / "format").write_text("leveret data directory, format 2\n")

@@ -14,9 +14,9 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
+from tests.support.broker_process import SRC
 from tests.support.command_line import Cli
 from tests.support.http_api import QUIET, HttpApi
-from tests.support.serving import SRC
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ import pytest
 import trustme
 
 from leveret import Broker, FrozenClock
+from tests.support.broker_process import SRC
 from tests.support.command_line import Cli
 from tests.support.http_api import QUIET, HttpApi
-from tests.support.serving import SRC
 
 DEAD = ("--argument", "x-dead-letter-exchange=dead")
 

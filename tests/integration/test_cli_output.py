@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from leveret import Broker
+from tests.support.broker_process import SRC
 from tests.support.command_line import Cli
 from tests.support.http_api import QUIET
-from tests.support.serving import SRC
 
 FULL = Path("/dev/full")
 POSIX = os.name == "posix"

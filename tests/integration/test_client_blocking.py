@@ -22,7 +22,7 @@ from leveret.client import (
     blocking,
 )
 from leveret.errors import ConnectionForced, FrameError, NotFound, PreconditionFailed
-from tests.support.client_life import PATIENCE, in_thread, queue_with
+from tests.support.client_scenarios import PATIENCE, in_thread, queue_with
 from tests.support.raw_client import eventually
 
 

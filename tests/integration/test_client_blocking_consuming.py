@@ -16,7 +16,7 @@ from leveret.client import (
     Delivery,
     blocking,
 )
-from tests.support.client_life import PATIENCE, in_thread, queue_with
+from tests.support.client_scenarios import PATIENCE, in_thread, queue_with
 
 
 @pytest.fixture

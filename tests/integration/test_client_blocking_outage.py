@@ -14,8 +14,8 @@ import pytest
 import leveret
 from leveret.client import ConnectionLost, Happening, blocking, blocking_channel
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import QUICK, run
-from tests.support.failover_line import bodies_in
+from tests.support.failover_client import QUICK, run
+from tests.support.failover_connection import bodies_in
 
 T = TypeVar("T")
 MOMENT = 0.1  # seconds in which what must not happen would have happened

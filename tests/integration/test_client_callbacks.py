@@ -10,8 +10,8 @@ import pytest
 import leveret
 from leveret.client import Channel, Connection, Delivery
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.client_life import live
-from tests.support.failing_over import failing_over, run, told
+from tests.support.client_scenarios import live
+from tests.support.failover_client import failing_over, run, told
 
 
 def fail(*_: object) -> None:

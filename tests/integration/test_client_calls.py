@@ -9,7 +9,7 @@ import pytest
 import leveret
 from leveret.client import Closed, Connection, Properties
 from leveret.errors import NotAllowed, NotFound, Unsupported
-from tests.support.client_life import live
+from tests.support.client_scenarios import live
 
 
 @pytest.mark.feature("S4-04")

@@ -11,8 +11,8 @@ import pytest
 import leveret
 from leveret.client import Channel, Closed, Connection, Fetched
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.client_life import live
-from tests.support.failing_over import failing_over, run, told
+from tests.support.client_scenarios import live
+from tests.support.failover_client import failing_over, run, told
 
 Call = Callable[[], Coroutine[Any, Any, object]]
 

@@ -8,7 +8,7 @@ import pytest
 
 import leveret
 from leveret.client import Cancelled, Channel, Connection, Delivery, connect
-from tests.support.client_life import live
+from tests.support.client_scenarios import live
 
 
 async def queue_with(channel: Channel, *bodies: bytes) -> str:

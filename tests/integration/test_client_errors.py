@@ -19,7 +19,7 @@ from leveret.errors import (
     PreconditionFailed,
     ResourceLocked,
 )
-from tests.support.client_life import live, run
+from tests.support.client_scenarios import live, run
 
 Refused = Callable[[Channel], Awaitable[object]]
 

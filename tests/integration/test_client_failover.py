@@ -9,8 +9,8 @@ import pytest
 import leveret
 from leveret.client import Properties, Unroutable
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import failing_over, run, taken, told
-from tests.support.failover_line import Line, answered, bodies_in, one_of, play
+from tests.support.failover_client import failing_over, run, taken, told
+from tests.support.failover_connection import Line, answered, bodies_in, one_of, play
 
 # ---- what lives on
 

@@ -7,7 +7,7 @@ import pytest
 import leveret
 from leveret.client import Channel, Properties, Unroutable
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import failing_over, run, taken, told
+from tests.support.failover_client import failing_over, run, taken, told
 
 TEN_SECONDS = {"x-consumer-timeout": 10_000}
 

@@ -14,9 +14,9 @@ from leveret.client.publish_frames import ACK, ACK_IDS
 from leveret.wire import methods as m
 from leveret.wire.properties import encode_properties
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import failing_over, run, told
-from tests.support.failover_line import Line, answered, bodies_in, one_of, play
-from tests.support.known_login import KNOWN_LOGIN
+from tests.support.failover_client import failing_over, run, told
+from tests.support.failover_connection import Line, answered, bodies_in, one_of, play
+from tests.support.guest_login import GUEST_LOGIN
 
 
 def test_nothing_is_said_on_a_channel_behind_its_close(leveret_broker: leveret.Broker) -> None:
@@ -132,7 +132,7 @@ def test_a_refused_login_is_told_though_the_attempts_go_on() -> None:
         await asyncio.wait([connecting])
         return kind
 
-    with leveret.Broker(replace(KNOWN_LOGIN, login_failure_delay=0)) as broker:
+    with leveret.Broker(replace(GUEST_LOGIN, login_failure_delay=0)) as broker:
         assert run(lambda: work(broker)) == "attempt failed"
 
 

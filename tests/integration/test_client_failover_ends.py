@@ -13,7 +13,7 @@ from leveret.client import Closed, ConnectionLost, Happening, Properties, connec
 from leveret.client.errors import TransactionRolledBack
 from leveret.errors import ConnectionForced, LoginRefused, NotFound, PreconditionFailed
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import failing_over, run, taken, told
+from tests.support.failover_client import failing_over, run, taken, told
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import leveret
 from leveret.client import blocking
 from leveret.client.jms import AckMode, ConnectionFactory
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import QUICK, run, told
+from tests.support.failover_client import QUICK, run, told
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "failover.py"
 PARCELS = [f"parcel {number}" for number in range(1, 7)]

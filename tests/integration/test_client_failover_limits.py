@@ -11,7 +11,7 @@ import leveret
 from leveret.client import Channel, Connection, ConnectionLost, connect
 from leveret.errors import NotAllowed
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import QUICK, failing_over, run, taken, told
+from tests.support.failover_client import QUICK, failing_over, run, taken, told
 
 
 @pytest.mark.feature("S3-08")

@@ -11,8 +11,8 @@ import leveret
 from leveret.client import Happening, connect
 from leveret.errors import AccessRefused, ResourceLocked
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import failing_over, run, taken, told
-from tests.support.failover_line import Line, answered, play
+from tests.support.failover_client import failing_over, run, taken, told
+from tests.support.failover_connection import Line, answered, play
 
 
 async def left_open(line: Line) -> Happening:

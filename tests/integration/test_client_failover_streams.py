@@ -7,8 +7,8 @@ import pytest
 import leveret
 from leveret.client import Channel, Consumer
 from leveret.wire.fields import Table
-from tests.support.failing_over import told
-from tests.support.failover_line import Line, one_of, play
+from tests.support.failover_client import told
+from tests.support.failover_connection import Line, one_of, play
 
 STREAM: Table = {"x-queue-type": "stream"}
 

@@ -9,8 +9,8 @@ import pytest
 import leveret
 from leveret.client import Cancelled, ClientError
 from leveret.client.recovering_connection import RecoveringConnection
-from tests.support.failing_over import failing_over, run, taken, told
-from tests.support.failover_line import Line, answered, bodies_in, one_of, play
+from tests.support.failover_client import failing_over, run, taken, told
+from tests.support.failover_connection import Line, answered, bodies_in, one_of, play
 
 
 def queues_of(broker: leveret.Broker) -> list[str]:

@@ -12,7 +12,7 @@ import leveret
 from leveret.client import Channel, ClientError, Connection, ConnectionLost, Returned, Unroutable, connect
 from leveret.errors import PreconditionFailed
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import QUICK, run, told
+from tests.support.failover_client import QUICK, run, told
 
 Brokers = tuple[leveret.Broker, leveret.Broker]
 

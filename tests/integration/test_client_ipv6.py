@@ -9,7 +9,7 @@ import pytest
 import leveret
 from leveret.client import Connection
 from leveret.config import Settings
-from tests.support.client_life import live
+from tests.support.client_scenarios import live
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from leveret.client import ConnectionLost, Happening, connect
 from leveret.wire.constants import HEARTBEAT_FRAME
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import ConnectionOpenOk, ConnectionStart, ConnectionTune
-from tests.support.client_life import run
+from tests.support.client_scenarios import run
 
 
 class FalseBroker:

@@ -10,7 +10,7 @@ import pytest
 import leveret
 from leveret.client import Closed, Connection, Nacked, Properties, Returned, Unroutable
 from leveret.config import Settings
-from tests.support.client_life import live
+from tests.support.client_scenarios import live
 
 
 def test_a_confirm_comes_when_the_message_is_in_its_queue(broker: leveret.Broker) -> None:

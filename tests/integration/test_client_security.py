@@ -12,18 +12,18 @@ import trustme
 import leveret
 from leveret.client import AddressError, Connection, ConnectionLost, connect
 from leveret.config import Settings
-from tests.support.client_life import live, run
-from tests.support.papers import Papers
+from tests.support.certificates import CertificateFiles
+from tests.support.client_scenarios import live, run
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return CertificateFiles(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def sealed(papers: Papers) -> Iterator[leveret.Broker]:
-    with leveret.Broker(papers.settings()) as running:
+def sealed(certificates: CertificateFiles) -> Iterator[leveret.Broker]:
+    with leveret.Broker(certificates.settings()) as running:
         yield running
 
 
@@ -31,9 +31,9 @@ def user_of(broker: leveret.Broker) -> str:
     return broker.call(lambda: [each.user.name for each in broker.node.broker.registry.connections][-1])  # type: ignore[attr-defined]
 
 
-def certificate_for(papers: Papers, folder: Path, authority: trustme.CA | None = None) -> str:
+def certificate_for(certificates: CertificateFiles, folder: Path, authority: trustme.CA | None = None) -> str:
     """Of the user ann, as options of an address."""
-    issued = (authority or papers.authority).issue_cert(common_name="ann")
+    issued = (authority or certificates.authority).issue_cert(common_name="ann")
     issued.cert_chain_pems[0].write_to_path(folder / "ann.pem")
     issued.private_key_pem.write_to_path(folder / "ann.key")
     return f"certfile={folder / 'ann.pem'}&keyfile={folder / 'ann.key'}"
@@ -44,7 +44,7 @@ async def nothing(connection: Connection) -> None:
 
 
 @pytest.mark.feature("S3-03")
-def test_a_password_over_tls(sealed: leveret.Broker, papers: Papers) -> None:
+def test_a_password_over_tls(sealed: leveret.Broker, certificates: CertificateFiles) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         queue = (await channel.declare_queue(exclusive=True)).queue
@@ -54,8 +54,8 @@ def test_a_password_over_tls(sealed: leveret.Broker, papers: Papers) -> None:
         assert message is not None
         assert message.body == bytes(1_000_000)
 
-    live(f"{sealed.amqps_url}?cacertfile={papers.clients}", story)
-    live(f"{sealed.amqps_url.replace('amqps', 'tls')}?cacertfile={papers.clients}", nothing)
+    live(f"{sealed.amqps_url}?cacertfile={certificates.clients}", story)
+    live(f"{sealed.amqps_url.replace('amqps', 'tls')}?cacertfile={certificates.clients}", nothing)
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused_unless_nobody_asks(sealed: leveret.Broker) -> None:
@@ -67,39 +67,43 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_unless_nobody_asks(sea
     live(f"{sealed.amqps_url}?verify=verify_none", nothing)
 
 
-def test_the_certificate_must_name_the_host_or_the_given_name(sealed: leveret.Broker, papers: Papers) -> None:
+def test_the_certificate_must_name_the_host_or_the_given_name(
+    sealed: leveret.Broker, certificates: CertificateFiles
+) -> None:
     async def story() -> None:
         with pytest.raises(ConnectionLost, match=r"other\.example"):
-            await connect(f"{sealed.amqps_url}?cacertfile={papers.clients}&server_name_indication=other.example")
+            await connect(f"{sealed.amqps_url}?cacertfile={certificates.clients}&server_name_indication=other.example")
 
     run(story)
 
 
 def test_who_shows_a_certificate_and_names_no_user_is_the_one_it_names(
-    sealed: leveret.Broker, papers: Papers, tmp_path: Path
+    sealed: leveret.Broker, certificates: CertificateFiles, tmp_path: Path
 ) -> None:
     async def story(connection: Connection) -> None:
         await connection.channel()
         assert user_of(sealed) == "ann"
 
     url = sealed.amqps_url.replace("guest:guest@", "")
-    live(f"{url}?cacertfile={papers.clients}&{certificate_for(papers, tmp_path)}", story)
+    live(f"{url}?cacertfile={certificates.clients}&{certificate_for(certificates, tmp_path)}", story)
 
 
 def test_who_shows_a_certificate_may_still_come_by_password(
-    sealed: leveret.Broker, papers: Papers, tmp_path: Path
+    sealed: leveret.Broker, certificates: CertificateFiles, tmp_path: Path
 ) -> None:
     async def story(connection: Connection) -> None:
         assert user_of(sealed) == "guest"
 
-    live(f"{sealed.amqps_url}?cacertfile={papers.clients}&{certificate_for(papers, tmp_path)}", story)
+    live(f"{sealed.amqps_url}?cacertfile={certificates.clients}&{certificate_for(certificates, tmp_path)}", story)
 
 
-def test_a_certificate_without_tls_is_no_login(broker: leveret.Broker, papers: Papers, tmp_path: Path) -> None:
+def test_a_certificate_without_tls_is_no_login(
+    broker: leveret.Broker, certificates: CertificateFiles, tmp_path: Path
+) -> None:
     async def story() -> None:
         url = broker.amqp_url.replace("guest:guest@", "")
         with pytest.raises(ConnectionLost, match=r"does not offer SASL EXTERNAL, only .*PLAIN.*: name a user"):
-            await connect(f"{url}?{certificate_for(papers, tmp_path)}")
+            await connect(f"{url}?{certificate_for(certificates, tmp_path)}")
 
     run(story)
 

@@ -20,8 +20,8 @@ from leveret.client import Connection, ConnectionLost, Happening, Unroutable, bl
 from leveret.client.address import SCHEMES, parsed
 from leveret.client.transports import OPENERS
 from leveret.errors import ConnectionForced, LoginRefused, NotFound
+from tests.support.certificates import CertificateFiles
 from tests.support.http_api import HttpApi
-from tests.support.papers import Papers
 from tests.support.raw_client import RawClient, eventually
 from tests.support.slicing_transport import Slicing
 
@@ -34,10 +34,10 @@ PORT_OF = {"tcp": ("amqp_url", "amqps_url"), "ws": ("http_url", "https_url"), "h
 class Harness:
     """A broker on all its ports, and the address of each by scheme."""
 
-    def __init__(self, papers: Papers) -> None:
-        self._papers = papers
+    def __init__(self, certificates: CertificateFiles) -> None:
+        self._papers = certificates
         ports = {"amqp_port": 0, "amqps_port": 0, "http_port": 0, "https_port": 0}
-        self.broker = leveret.Broker(papers.settings(**ports, login_failure_delay=0.0, shutdown_timeout=3.0))
+        self.broker = leveret.Broker(certificates.settings(**ports, login_failure_delay=0.0, shutdown_timeout=3.0))
 
     def uri(self, scheme: str, who: str = "guest:guest", **options: object) -> str:
         transport, is_tls, _ = SCHEMES[scheme]
@@ -50,7 +50,7 @@ class Harness:
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    harness = Harness(Papers(tmp_path_factory.mktemp("papers")))
+    harness = Harness(CertificateFiles(tmp_path_factory.mktemp("certificates")))
     with harness.broker:
         yield harness
 
@@ -256,7 +256,7 @@ def _close_by_management(api: HttpApi, name: str) -> None:
 def test_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
     scheme: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    harness = Harness(Papers(tmp_path_factory.mktemp("papers")))
+    harness = Harness(CertificateFiles(tmp_path_factory.mktemp("certificates")))
 
     async def run() -> None:
         connection = await connect(harness.uri(scheme))

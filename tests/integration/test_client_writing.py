@@ -14,7 +14,7 @@ from leveret.wire.frames import decode_header, decode_method
 from leveret.wire.methods import BasicPublish
 from leveret.wire.reader import FrameReader
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import run
+from tests.support.failover_client import run
 
 WRITERS = 20
 EACH = 10

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.serving import Serving
+from tests.support.broker_process import BrokerProcess
 
 CONTAINER = Path(__file__).parents[2] / "packaging" / "container" / "Containerfile"
 
@@ -28,7 +28,7 @@ def health_check(port: int, timeout: str = "5") -> int:
 
 
 def test_a_broker_that_answers_is_told_from_one_that_does_not(tmp_path: Path) -> None:
-    with Serving(tmp_path, "--http-port", "0") as serving:
+    with BrokerProcess(tmp_path, "--http-port", "0") as serving:
         found = re.search(r"http +http://127\.0\.0\.1:(\d+)", serving.banner())
         assert found is not None
         assert health_check(int(found[1])) == 0

@@ -25,8 +25,8 @@ from tests.support.data_commands import (
     stopped_broker,
     talking,
 )
-from tests.support.kept_store import picture, segments_of
-from tests.support.warm_serving import WarmServing
+from tests.support.forked_broker import ForkedBroker
+from tests.support.synchronous_store import picture, segments_of
 
 
 def dumped(*arguments: object) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def test_check_finds_stopped_broker_sound_and_changes_nothing(tmp_path: Path) ->
 
 
 def test_check_tells_what_is_left_of_queues_that_were_deleted(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         for queue in ("q", "gone"):
             fill(serving, b"m", queue=queue)
         with talking(serving) as channel:
@@ -70,7 +70,7 @@ def test_check_tells_what_is_left_of_queues_that_were_deleted(tmp_path: Path) ->
 
 
 def test_check_refuses_a_directory_in_use_and_the_broker_goes_on(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         serving.url()
         for command in ("check", "dump"):
             told = refused(command, tmp_path / "data")
@@ -108,7 +108,7 @@ def test_check_tells_damage_by_its_exit_code_and_the_broker_loses_just_that(tmp_
     dump = leveret("dump", path, "--bodies")
     assert dump.returncode == 1
     assert [json.loads(line).get("body") for line in dump.stdout.splitlines()[-2:]] == ["first", "third"]
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         assert [body for body, _ in drained(serving)] == [b"first", b"third"]
 
 
@@ -149,7 +149,7 @@ def test_dump_tells_what_was_published(tmp_path: Path) -> None:
         app_id="shop",
     )
     begun = datetime.now(UTC)
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         with talking(serving) as channel:
             channel.exchange_declare("events", "topic", durable=True)
             channel.queue_declare("mail", durable=True, arguments={"x-max-priority": 2})

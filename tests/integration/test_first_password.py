@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.broker_process import OFF, SRC, BrokerProcess
 from tests.support.command_line import Cli
 from tests.support.http_api import HttpApi
 from tests.support.raw_client import RawClient
-from tests.support.serving import OFF, SRC, Serving
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -27,7 +27,7 @@ def login_of(text: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def url_of(serving: Serving, user: str, password: str) -> str:
+def url_of(serving: BrokerProcess, user: str, password: str) -> str:
     address = serving.url().partition("://")[2].rpartition("@")[2]
     return f"amqp://{user}:{password}@{address}"
 
@@ -48,7 +48,7 @@ def everything_in(folder: Path) -> bytes:
 @pytest.mark.feature("S4-72")
 def test_an_open_broker_makes_an_administrator_whose_password_is_seen_once(tmp_path: Path) -> None:
     """In no log, on disk as a hash, and never again; the well-known user is not there."""
-    with Serving(tmp_path, *OPEN) as serving:
+    with BrokerProcess(tmp_path, *OPEN) as serving:
         user, password = login_of(serving.banner())
         assert user == "admin"
         assert len(password) >= 20
@@ -66,7 +66,7 @@ def test_an_open_broker_makes_an_administrator_whose_password_is_seen_once(tmp_p
     assert password not in log
     assert password.encode() not in kept
     assert b"$argon2id$" in kept
-    with Serving(tmp_path, *OPEN) as again:
+    with BrokerProcess(tmp_path, *OPEN) as again:
         assert "shown only once" not in again.banner()
         assert "Change the password" not in again.banner()
         assert "guest" not in again.banner()
@@ -78,24 +78,24 @@ def test_each_broker_makes_up_its_own(tmp_path: Path) -> None:
     seen = set()
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-        with Serving(tmp_path / name, *OPEN) as serving:
+        with BrokerProcess(tmp_path / name, *OPEN) as serving:
             seen.add(login_of(serving.banner())[1])
     assert len(seen) == 2
 
 
 def test_it_is_kept_as_a_hash_before_anybody_has_logged_in(tmp_path: Path) -> None:
-    with Serving(tmp_path, *OPEN) as serving:
+    with BrokerProcess(tmp_path, *OPEN) as serving:
         user, password = login_of(serving.banner())
         serving.process.kill()
         serving.exit_code()
     assert password.encode() not in everything_in(tmp_path / "data")
-    with Serving(tmp_path, *OPEN) as again:
+    with BrokerProcess(tmp_path, *OPEN) as again:
         assert is_let_in(url_of(again, user, password))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.0.0.1,::1"])
 def test_on_this_machine_alone_guest_is_made_as_ever(host: str, tmp_path: Path) -> None:
-    with Serving(tmp_path, "--host", host) as serving:
+    with BrokerProcess(tmp_path, "--host", host) as serving:
         assert "guest:guest@" in serving.url()
         assert "shown only once" not in serving.banner()
         assert is_let_in(serving.url())
@@ -103,13 +103,13 @@ def test_on_this_machine_alone_guest_is_made_as_ever(host: str, tmp_path: Path) 
 
 def test_a_password_that_was_given_is_used_and_none_is_made_up(tmp_path: Path) -> None:
     given = {"LEVERET_DEFAULT_USER": "ops", "LEVERET_DEFAULT_PASSWORD": "correct horse"}
-    with Serving(tmp_path, *OPEN, environ=given) as serving:
+    with BrokerProcess(tmp_path, *OPEN, environ=given) as serving:
         assert "shown only once" not in serving.banner()
         assert is_let_in(url_of(serving, "ops", "correct%20horse"))
 
 
 def test_a_user_that_was_named_gets_the_made_up_password(tmp_path: Path) -> None:
-    with Serving(tmp_path, *OPEN, "--default-user", "ops") as serving:
+    with BrokerProcess(tmp_path, *OPEN, "--default-user", "ops") as serving:
         user, password = login_of(serving.banner())
         assert user == "ops"
         assert is_let_in(url_of(serving, user, password))
@@ -119,7 +119,7 @@ def test_an_administrator_of_the_config_file_keeps_its_own_password(tmp_path: Pa
     (tmp_path / "leveret.toml").write_text(
         '[[bootstrap.users]]\nname = "admin"\npassword = "mine"\ntags = "administrator"\n'
     )
-    with Serving(tmp_path, *OPEN, "--config", str(tmp_path / "leveret.toml")) as serving:
+    with BrokerProcess(tmp_path, *OPEN, "--config", str(tmp_path / "leveret.toml")) as serving:
         assert "shown only once" not in serving.banner()
         assert is_let_in(url_of(serving, "admin", "mine"))
         assert not is_let_in(url_of(serving, "guest", "guest"))
@@ -127,12 +127,12 @@ def test_an_administrator_of_the_config_file_keeps_its_own_password(tmp_path: Pa
 
 def test_a_first_start_that_fails_later_leaves_a_password_that_was_seen(tmp_path: Path) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken:
-        with Serving(tmp_path, *OPEN, port=str(taken.getsockname()[1])) as failing:
+        with BrokerProcess(tmp_path, *OPEN, port=str(taken.getsockname()[1])) as failing:
             assert failing.exit_code(20) == 2
             assert failing.process.stdout is not None
             user, password = login_of(failing.process.stdout.read().decode())
             assert password not in failing.log()
-    with Serving(tmp_path, *OPEN) as serving:
+    with BrokerProcess(tmp_path, *OPEN) as serving:
         assert "shown only once" not in serving.banner()
         assert is_let_in(url_of(serving, user, password))
 
@@ -150,12 +150,12 @@ def test_a_journal_is_told_no_password_and_the_remedy_works(tmp_path: Path) -> N
     assert "LEVERET_DEFAULT_PASSWORD" in done.stderr
     assert (tmp_path / "journal").read_bytes() == b""
     given = {"LEVERET_DEFAULT_USER": "ops", "LEVERET_DEFAULT_PASSWORD": "mine"}
-    with Serving(tmp_path, *OPEN, environ=given) as serving:
+    with BrokerProcess(tmp_path, *OPEN, environ=given) as serving:
         assert is_let_in(url_of(serving, "ops", "mine"))
 
 
 def test_the_administrator_may_use_the_http_api_and_change_the_password_as_the_banner_says(tmp_path: Path) -> None:
-    with Serving(tmp_path, *OPEN, "--http-port", "0") as serving:
+    with BrokerProcess(tmp_path, *OPEN, "--http-port", "0") as serving:
         user, password = login_of(serving.banner())
         command = re.search(r"leveret (users password admin) --username admin --url (http://\S+)", serving.banner())
         assert command is not None, serving.banner()

@@ -18,8 +18,8 @@ import pytest
 import leveret
 from leveret.errors import BrokerStopped, ConfigError
 from leveret.server.logins import FAILURES
+from tests.support.broker_process import BrokerProcess
 from tests.support.http_api import QUIET, HttpApi, basic, vhost_path
-from tests.support.serving import Serving
 
 IMPATIENT = replace(QUIET, handshake_timeout=0.3)
 SOURCES = vhost_path("sources")
@@ -170,7 +170,7 @@ def test_both_stacks_listen_on_one_port() -> None:
 
 
 def test_serve_names_it_in_the_banner_and_leaves_the_start_quick(tmp_path: Path) -> None:
-    with Serving(tmp_path, "--http-port", "0") as serving:
+    with BrokerProcess(tmp_path, "--http-port", "0") as serving:
         api = HttpApi(serving.url("http"))
         assert api.get("/api/pipeline/queries") == (200, {"queries": []})
         serving.terminate()

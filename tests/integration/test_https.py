@@ -17,11 +17,11 @@ import trustme
 
 import leveret
 from leveret.errors import ConfigError
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles, shown
 from tests.support.command_line import Cli
 from tests.support.http_api import basic
-from tests.support.papers import Papers, shown
 from tests.support.raw_client import eventually
-from tests.support.serving import Serving
 
 MINUTE = 60
 WHO = {"Authorization": basic("guest", "guest")}
@@ -30,13 +30,13 @@ BY_PAGE = {"X-Requested-With": "page", "Content-Type": "application/json"}
 
 
 @pytest.fixture
-def papers(tmp_path: Path) -> Papers:
-    return Papers(tmp_path)
+def certificates(tmp_path: Path) -> CertificateFiles:
+    return CertificateFiles(tmp_path)
 
 
 @pytest.fixture
-def broker(papers: Papers) -> Iterator[leveret.Broker]:
-    settings = papers.settings(amqp_port=0, amqps_port=0, http_port=0, https_port=0, login_failure_delay=0.0)
+def broker(certificates: CertificateFiles) -> Iterator[leveret.Broker]:
+    settings = certificates.settings(amqp_port=0, amqps_port=0, http_port=0, https_port=0, login_failure_delay=0.0)
     with leveret.Broker(settings) as running:
         yield running
 
@@ -56,10 +56,12 @@ def ask(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.feature("S4-77")
-def test_the_api_is_there_over_tls_beside_the_plain_port(broker: leveret.Broker, papers: Papers) -> None:
+def test_the_api_is_there_over_tls_beside_the_plain_port(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
     answers = []
     for url in (broker.http_url, broker.https_url):
-        connection = connection_to(url, papers.client())
+        connection = connection_to(url, certificates.client())
         answers.append(ask(connection, "/api/whoami"))
         connection.close()
     assert answers[0] == answers[1]
@@ -67,8 +69,8 @@ def test_the_api_is_there_over_tls_beside_the_plain_port(broker: leveret.Broker,
 
 
 @pytest.mark.feature("S4-77")
-def test_it_is_listed_as_a_listener(broker: leveret.Broker, papers: Papers) -> None:
-    connection = connection_to(broker.https_url, papers.client())
+def test_it_is_listed_as_a_listener(broker: leveret.Broker, certificates: CertificateFiles) -> None:
+    connection = connection_to(broker.https_url, certificates.client())
     overview = json.loads(ask(connection, "/api/overview")[1])
     ports = {row["protocol"]: row["port"] for row in overview["listeners"]}
     assert ports["https"] == urlsplit(broker.https_url).port
@@ -77,25 +79,25 @@ def test_it_is_listed_as_a_listener(broker: leveret.Broker, papers: Papers) -> N
 
 
 @pytest.mark.feature("S4-77")
-def test_plain_http_can_be_left_out(papers: Papers) -> None:
-    with leveret.Broker(papers.settings(https_port=0)) as broker:
+def test_plain_http_can_be_left_out(certificates: CertificateFiles) -> None:
+    with leveret.Broker(certificates.settings(https_port=0)) as broker:
         assert set(broker.node.endpoints) == {"amqps", "https"}
-        connection = connection_to(broker.https_url, papers.client())
+        connection = connection_to(broker.https_url, certificates.client())
         assert ask(connection, "/api/whoami")[0] == 200
         connection.close()
 
 
 @pytest.mark.feature("S4-77")
-def test_no_certificate_no_port(papers: Papers) -> None:
-    without = replace(papers.settings(amqp_port=0, https_port=0), tls_cert=None, tls_key=None, tls_ca=None)
+def test_no_certificate_no_port(certificates: CertificateFiles) -> None:
+    without = replace(certificates.settings(amqp_port=0, https_port=0), tls_cert=None, tls_key=None, tls_ca=None)
     with leveret.Broker(without) as broker:
         assert set(broker.node.endpoints) == {"amqp"}
 
 
 @pytest.mark.feature("S4-77")
-def test_nobody_is_asked_for_a_certificate(broker: leveret.Broker, papers: Papers) -> None:
+def test_nobody_is_asked_for_a_certificate(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     """A browser would ask its user. A listener that asks, as the one of AMQP, refuses one of another authority."""
-    stranger = papers.client("ann", trustme.CA())
+    stranger = certificates.client("ann", trustme.CA())
     connection = connection_to(broker.https_url, stranger)
     assert ask(connection, "/api/whoami")[0] == 200
     connection.close()
@@ -110,8 +112,8 @@ def test_nobody_is_asked_for_a_certificate(broker: leveret.Broker, papers: Paper
     assert answer == b""
 
 
-def cookie_of(url: str, papers: Papers, headers: dict[str, str] = BY_PAGE) -> str:
-    connection = connection_to(url, papers.client())
+def cookie_of(url: str, certificates: CertificateFiles, headers: dict[str, str] = BY_PAGE) -> str:
+    connection = connection_to(url, certificates.client())
     connection.request("POST", "/api/login", LOGIN, headers)
     answer = connection.getresponse()
     answer.read()
@@ -120,33 +122,35 @@ def cookie_of(url: str, papers: Papers, headers: dict[str, str] = BY_PAGE) -> st
 
 
 @pytest.mark.feature("S4-78")
-def test_the_cookie_of_an_encrypted_login_stays_on_encrypted_ways(broker: leveret.Broker, papers: Papers) -> None:
-    assert "; secure" in cookie_of(broker.https_url, papers)
-    plain = cookie_of(broker.http_url, papers)
+def test_the_cookie_of_an_encrypted_login_stays_on_encrypted_ways(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
+    assert "; secure" in cookie_of(broker.https_url, certificates)
+    plain = cookie_of(broker.http_url, certificates)
     assert "; secure" not in plain
     assert "; httponly" in plain
 
 
 @pytest.mark.feature("S4-77")
 def test_a_renewed_certificate_is_met_on_both_ports_and_requests_go_on(
-    broker: leveret.Broker, papers: Papers, caplog: pytest.LogCaptureFixture
+    broker: leveret.Broker, certificates: CertificateFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
-    early = connection_to(broker.https_url, papers.client())
+    early = connection_to(broker.https_url, certificates.client())
     assert ask(early, "/api/whoami")[0] == 200
     with caplog.at_level(logging.INFO, "leveret.tls"):
-        new = papers.renew()
-        assert shown(broker.https_url, papers) != new
+        new = certificates.renew()
+        assert shown(broker.https_url, certificates) != new
         broker.clock.advance(MINUTE)
-        eventually(lambda: shown(broker.https_url, papers) == new)
-        eventually(lambda: shown(broker.amqps_url, papers) == new)
-        eventually(lambda: shown(broker.https_url, papers) and "certificate reloaded" in caplog.text)
+        eventually(lambda: shown(broker.https_url, certificates) == new)
+        eventually(lambda: shown(broker.amqps_url, certificates) == new)
+        eventually(lambda: shown(broker.https_url, certificates) and "certificate reloaded" in caplog.text)
     assert caplog.text.count("certificate reloaded") == 1
     assert ask(early, "/api/whoami")[0] == 200
     early.close()
 
 
 @pytest.mark.feature("S4-77")
-def test_who_speaks_plain_http_to_it_harms_nobody(broker: leveret.Broker, papers: Papers) -> None:
+def test_who_speaks_plain_http_to_it_harms_nobody(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     where = urlsplit(broker.https_url)
     with socket.create_connection((where.hostname or "", where.port or 0), 5) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -155,14 +159,14 @@ def test_who_speaks_plain_http_to_it_harms_nobody(broker: leveret.Broker, papers
             assert b"HTTP" not in plain.recv(100)
         except ConnectionError:
             pass
-    connection = connection_to(broker.https_url, papers.client())
+    connection = connection_to(broker.https_url, certificates.client())
     assert ask(connection, "/api/whoami")[0] == 200
     connection.close()
 
 
 @pytest.mark.feature("S4-77")
-def test_an_unfinished_handshake_ends(papers: Papers) -> None:
-    with leveret.Broker(papers.settings(https_port=0, handshake_timeout=0.1)) as broker:
+def test_an_unfinished_handshake_ends(certificates: CertificateFiles) -> None:
+    with leveret.Broker(certificates.settings(https_port=0, handshake_timeout=0.1)) as broker:
         where = urlsplit(broker.https_url)
         with socket.create_connection((where.hostname or "", where.port or 0), 10) as silent:
             try:
@@ -172,23 +176,23 @@ def test_an_unfinished_handshake_ends(papers: Papers) -> None:
 
 
 @pytest.mark.feature("S4-77")
-def test_files_that_cannot_be_used_are_named(papers: Papers) -> None:
-    papers.certificate.write_text("nothing of the kind")
+def test_files_that_cannot_be_used_are_named(certificates: CertificateFiles) -> None:
+    certificates.certificate.write_text("nothing of the kind")
     with pytest.raises(ConfigError, match="check --tls-cert and --tls-key"):
-        leveret.Broker(papers.settings(amqps_port=None, https_port=0)).start()
+        leveret.Broker(certificates.settings(amqps_port=None, https_port=0)).start()
 
 
 @pytest.mark.feature("S4-77")
-def test_a_taken_port_names_the_flag(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_taken_port_names_the_flag(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     taken = urlsplit(broker.https_url).port
     with pytest.raises(ConfigError, match="--https-port"):
-        leveret.Broker(papers.settings(https_port=taken)).start()
+        leveret.Broker(certificates.settings(https_port=taken)).start()
 
 
 @pytest.mark.feature("S4-77")
-def test_serve_names_it_in_the_banner(papers: Papers, tmp_path: Path) -> None:
-    with Serving(tmp_path, *papers.flags(), "--https-port", "0") as serving:
-        connection = connection_to(serving.url("https"), papers.client())
+def test_serve_names_it_in_the_banner(certificates: CertificateFiles, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, *certificates.flags(), "--https-port", "0") as serving:
+        connection = connection_to(serving.url("https"), certificates.client())
         assert ask(connection, "/api/whoami")[0] == 200
         connection.close()
 
@@ -197,10 +201,12 @@ def test_serve_names_it_in_the_banner(papers: Papers, tmp_path: Path) -> None:
 
 
 @pytest.mark.feature("S4-77")
-def test_the_command_line_trusts_the_file_it_is_given(broker: leveret.Broker, papers: Papers, tmp_path: Path) -> None:
+def test_the_command_line_trusts_the_file_it_is_given(
+    broker: leveret.Broker, certificates: CertificateFiles, tmp_path: Path
+) -> None:
     cli = Cli(broker.https_url, tmp_path)
     assert "--ca-file" in cli.refused("queues", "list", code=3)
-    assert cli.json("vhosts", "list", "--ca-file", str(papers.clients))[0]["name"] == "/"
+    assert cli.json("vhosts", "list", "--ca-file", str(certificates.clients))[0]["name"] == "/"
     assert "invalid --ca-file none.pem: No such file" in cli.refused("queues", "list", "--ca-file", "none.pem", code=2)
     empty = tmp_path / "empty.pem"
     empty.write_text("")
@@ -209,11 +215,11 @@ def test_the_command_line_trusts_the_file_it_is_given(broker: leveret.Broker, pa
 
 @pytest.mark.feature("S4-77")
 def test_a_context_remembers_the_authority(
-    broker: leveret.Broker, papers: Papers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: leveret.Broker, certificates: CertificateFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli = Cli(broker.https_url, tmp_path)
-    monkeypatch.chdir(papers.clients.parent)
-    made = cli.run("context", "add", "sealed", "--ca-file", papers.clients.name)
+    monkeypatch.chdir(certificates.clients.parent)
+    made = cli.run("context", "add", "sealed", "--ca-file", certificates.clients.name)
     assert made.exit_code == 0, made.output
     monkeypatch.chdir("/")
     listed = cli.run("vhosts", "list", url=None)

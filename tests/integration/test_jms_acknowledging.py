@@ -10,7 +10,7 @@ import leveret
 from leveret.client import Properties
 from leveret.client.jms import AckMode, Message, Queue
 from leveret.wire.fields import Table
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 Broker = leveret.Broker
 

@@ -7,7 +7,7 @@ import pytest
 import leveret
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, InvalidSelector, Queue, Topic
 from leveret.client.jms.browser import QueueBrowser
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 
 async def browsed(browser: QueueBrowser) -> list[bytes]:

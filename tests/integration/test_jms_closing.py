@@ -8,7 +8,7 @@ import pytest
 
 import leveret
 from leveret.client.jms import AckMode, IllegalState, Layout, Message, Queue, TextMessage, Topic, blocking
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 
 @pytest.mark.parametrize("what", ["consumer", "session"])

@@ -12,7 +12,7 @@ from leveret.client import Cancelled, ConnectionLost
 from leveret.client.address import parsed
 from leveret.client.jms import AckMode, ConnectionFactory, IllegalState, Message, Queue
 from leveret.errors import LoginRefused, NotFound
-from tests.support.jms_world import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsWorld, body_of, play
 
 Broker = leveret.Broker
 

@@ -11,7 +11,7 @@ import leveret
 from leveret.client import Properties
 from leveret.client.errors import Cancelled, TransactionRolledBack
 from leveret.client.jms import AckMode, Message, Queue, RedeliveryPolicy
-from tests.support.jms_world import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsWorld, body_of, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)

@@ -12,7 +12,7 @@ import leveret
 from leveret.client import ConnectionLost
 from leveret.client.jms import Connection, ConnectionFactory, MessageConsumer, Queue, TextMessage, Topic
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import told
+from tests.support.failover_client import told
 
 PATIENCE = 30
 

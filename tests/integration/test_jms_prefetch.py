@@ -8,7 +8,7 @@ import pytest
 
 import leveret
 from leveret.client.jms import AckMode, IllegalState, Queue
-from tests.support.jms_world import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsWorld, body_of, play
 
 Broker = leveret.Broker
 

@@ -11,7 +11,7 @@ from leveret.client.errors import Nacked
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, Layout, MessageFormatError, Queue, Topic
 from leveret.client.jms.messages import NON_PERSISTENT, MapMessage, Message, TextMessage
 from leveret.client.jms.producer import Producer
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 
 async def producer(world: JmsWorld, queue: str | None = "q", mode: AckMode = AckMode.AUTO) -> Producer:

@@ -11,7 +11,7 @@ import pytest
 import leveret
 from leveret.client.jms import AckMode, IllegalState, Message, Queue, RedeliveryPolicy
 from leveret.wire.fields import Table
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)

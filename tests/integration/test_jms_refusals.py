@@ -20,7 +20,7 @@ from leveret.client.jms import (
     Topic,
 )
 from leveret.errors import NotFound
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 Broker = leveret.Broker
 

@@ -11,7 +11,7 @@ from leveret.client.errors import Closed, ConnectionLost
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, Queue, Session, Topic
 from leveret.client.jms.messages import Message, TextMessage
 from leveret.errors import AmqpError
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 
 async def answering(session: Session, queue: str = "squares") -> None:

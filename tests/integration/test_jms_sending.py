@@ -11,7 +11,7 @@ from leveret.client import Nacked
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, Queue, Sending, TextMessage
 from leveret.client.jms.destinations import Queue as Place
 from leveret.errors import LoginRefused
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 Broker = leveret.Broker
 AHEAD = "?jms.useAsyncSend=true"

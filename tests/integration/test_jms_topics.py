@@ -16,7 +16,7 @@ from leveret.client.jms import (
     Topic,
 )
 from leveret.client.jms.messages import Message, TextMessage
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 CLIENT_FILTERS = Layout(broker_selects=False)
 """As with a broker that has no selectors."""

@@ -18,7 +18,7 @@ from leveret.client.jms import (
 )
 from leveret.client.jms.destinations import named_in_reply_to
 from leveret.wire.fields import Table
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_harness import JmsWorld, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)

@@ -10,7 +10,7 @@ import leveret
 from leveret.client import Properties
 from leveret.client.errors import TransactionRolledBack
 from leveret.client.jms import AckMode, Layout, Message, Queue, RedeliveryPolicy, TextMessage, Topic
-from tests.support.jms_world import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsWorld, body_of, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)

@@ -36,7 +36,7 @@ from leveret.wire.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
-from tests.support.known_login import KNOWN_LOGIN
+from tests.support.guest_login import GUEST_LOGIN
 from tests.support.raw_client import RawClient, eventually, plain
 
 QUIET = {"amqp_port": 0, "http_port": None, "stomp_port": None}
@@ -86,7 +86,7 @@ def message_of(size: int, properties: bytes = b"\0\0") -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def roomy() -> Iterator[leveret.Broker]:
-    with leveret.Broker(KNOWN_LOGIN) as running:
+    with leveret.Broker(GUEST_LOGIN) as running:
         yield running
 
 

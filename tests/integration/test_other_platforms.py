@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.poor_platform import MODULES, ran
-from tests.support.serving import SRC
+from tests.support.broker_process import SRC
+from tests.support.limited_platform import MODULES, ran
 
 
 @pytest.mark.parametrize("system", MODULES)

@@ -19,9 +19,9 @@ from leveret.api.openapi.document import DESCRIBED
 from leveret.wire.methods import ConnectionOpen
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.matrix_methods import METHODS, attempt
+from tests.support.matrix_objects import arrange, snapshot
 from tests.support.matrix_requests import request_of, sample_of
 from tests.support.matrix_users import PASSWORD, TAGS, USERS, VHOST, MatrixUser, add_users, outcome
-from tests.support.matrix_world import arrange, snapshot
 from tests.support.permission_page import PAGE, render
 from tests.support.raw_client import RawClient, plain
 

@@ -18,8 +18,8 @@ from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 import leveret
+from tests.support.certificates import CertificateFiles
 from tests.support.http_api import QUIET, basic
-from tests.support.papers import Papers
 from tests.support.proxied import BEHIND_PROXY, connected, logs_in, wrapped
 from tests.support.proxies import GUIDE, Proxy, haproxy, nginx
 from tests.support.raw_client import eventually
@@ -51,14 +51,14 @@ listen http
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return CertificateFiles(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def broker(papers: Papers) -> Iterator[leveret.Broker]:
+def broker(certificates: CertificateFiles) -> Iterator[leveret.Broker]:
     """Behind HAProxy, at all of its listeners."""
-    files = {"tls_cert": papers.certificate, "tls_key": papers.key}
+    files = {"tls_cert": certificates.certificate, "tls_key": certificates.key}
     ports = {"amqps_port": 0, "https_port": 0, "stomps_port": 0}
     settings = replace(BEHIND_PROXY, trusted_proxies=("127.0.0.1/32",), **files, **ports)  # type: ignore[arg-type]
     with leveret.Broker(settings) as running:
@@ -84,10 +84,10 @@ def web_broker() -> Iterator[leveret.Broker]:
 
 @pytest.fixture(scope="module")
 def through_nginx(
-    web_broker: leveret.Broker, papers: Papers, tmp_path_factory: pytest.TempPathFactory
+    web_broker: leveret.Broker, certificates: CertificateFiles, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Proxy]:
     folder = tmp_path_factory.mktemp("nginx")
-    with nginx(folder, NGINX, port_of(web_broker.http_url), papers.certificate, papers.key) as proxy:
+    with nginx(folder, NGINX, port_of(web_broker.http_url), certificates.certificate, certificates.key) as proxy:
         yield proxy
 
 
@@ -104,13 +104,13 @@ def names(broker: leveret.Broker) -> list[str]:
 
 @pytest.mark.parametrize("scheme", PORTS)
 def test_a_client_logs_in_through_haproxy_with_its_own_address(
-    broker: leveret.Broker, through_haproxy: Proxy, papers: Papers, scheme: str
+    broker: leveret.Broker, through_haproxy: Proxy, certificates: CertificateFiles, scheme: str
 ) -> None:
     eventually(lambda: not names(broker))
     plain = scheme.removesuffix("s")
     for user, is_let_in in (("guest", False), ("ann", True)):
         with connected(f"tcp://127.0.0.1:{through_haproxy.ports[PORTS[scheme]]}", CLIENT) as peer:
-            client = wrapped(peer, papers.client()) if plain != scheme else peer
+            client = wrapped(peer, certificates.client()) if plain != scheme else peer
             with client:
                 assert logs_in(client, plain, user) is is_let_in
                 if user == "ann" and plain != "http":
@@ -126,11 +126,11 @@ def test_a_client_that_goes_around_haproxy_is_refused(broker: leveret.Broker, th
 # ---- the management UI
 
 
-def page(proxy: Proxy, papers: Papers | None) -> http.client.HTTPConnection:
+def page(proxy: Proxy, certificates: CertificateFiles | None) -> http.client.HTTPConnection:
     """A browser at the proxy: over TLS at nginx, plain at HAProxy."""
-    if papers is None:
+    if certificates is None:
         return http.client.HTTPConnection("127.0.0.1", proxy.ports[15672], timeout=10)
-    return http.client.HTTPSConnection("127.0.0.1", proxy.ports[443], timeout=10, context=papers.client())
+    return http.client.HTTPSConnection("127.0.0.1", proxy.ports[443], timeout=10, context=certificates.client())
 
 
 def log_in(browser: http.client.HTTPConnection, origin: str, user: str) -> http.client.HTTPResponse:
@@ -143,10 +143,10 @@ def log_in(browser: http.client.HTTPConnection, origin: str, user: str) -> http.
 
 @pytest.mark.parametrize("with_nginx", [False, True])
 def test_users_log_in_to_the_management_ui_through_a_proxy(
-    through_haproxy: Proxy, through_nginx: Proxy, papers: Papers, with_nginx: bool
+    through_haproxy: Proxy, through_nginx: Proxy, certificates: CertificateFiles, with_nginx: bool
 ) -> None:
     proxy = through_nginx if with_nginx else through_haproxy
-    browser = page(proxy, papers if with_nginx else None)
+    browser = page(proxy, certificates if with_nginx else None)
     origin = f"{'https' if with_nginx else 'http'}://127.0.0.1:{browser.port}"
     assert log_in(browser, origin, "guest").status == 401
     answer = log_in(browser, origin, "ann")
@@ -162,11 +162,11 @@ def test_users_log_in_to_the_management_ui_through_a_proxy(
 @pytest.mark.parametrize("user", ["ann", "guest"])
 @pytest.mark.parametrize("with_nginx", [False, True])
 def test_a_websocket_is_opened_through_a_proxy(
-    through_haproxy: Proxy, through_nginx: Proxy, papers: Papers, with_nginx: bool, user: str
+    through_haproxy: Proxy, through_nginx: Proxy, certificates: CertificateFiles, with_nginx: bool, user: str
 ) -> None:
     port = through_nginx.ports[443] if with_nginx else through_haproxy.ports[15672]
     url = f"{'wss' if with_nginx else 'ws'}://127.0.0.1:{port}/ws"
-    tls = papers.client() if with_nginx else None
+    tls = certificates.client() if with_nginx else None
     with connect(url, subprotocols=[Subprotocol("v12.stomp")], ssl=tls) as client:
         client.send(made("CONNECT", {"accept-version": "1.2", "login": user, "passcode": user, "host": "/"}))
         data = client.recv(timeout=10)
@@ -187,9 +187,9 @@ def status(peer: socket.socket, path: str, host: str, user: str | None) -> int:
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:15672", "broker.example"])
 @pytest.mark.parametrize(("path", "user"), [("/api/whoami", "guest"), ("/metrics", None)])
 def test_nobody_is_local_behind_nginx(
-    through_nginx: Proxy, papers: Papers, host: str, path: str, user: str | None
+    through_nginx: Proxy, certificates: CertificateFiles, host: str, path: str, user: str | None
 ) -> None:
-    with wrapped(connected(f"tcp://127.0.0.1:{through_nginx.ports[443]}"), papers.client()) as peer:
+    with wrapped(connected(f"tcp://127.0.0.1:{through_nginx.ports[443]}"), certificates.client()) as peer:
         assert status(peer, path, host, user) == 401
 
 
@@ -217,14 +217,14 @@ def test_nobody_is_local_behind_an_haproxy_that_sets_nothing(
 @pytest.mark.parametrize("name", AMBIGUOUS)
 @pytest.mark.parametrize("with_nginx", [False, True])
 def test_no_request_is_smuggled_through_a_proxy(
-    through_haproxy: Proxy, through_nginx: Proxy, papers: Papers, with_nginx: bool, name: str
+    through_haproxy: Proxy, through_nginx: Proxy, certificates: CertificateFiles, with_nginx: bool, name: str
 ) -> None:
     """Clients that come after get the answers to their own requests."""
 
     def opened() -> socket.socket:
         if not with_nginx:
             return connected(f"tcp://127.0.0.1:{through_haproxy.ports[15672]}")
-        return wrapped(connected(f"tcp://127.0.0.1:{through_nginx.ports[443]}"), papers.client())
+        return wrapped(connected(f"tcp://127.0.0.1:{through_nginx.ports[443]}"), certificates.client())
 
     with opened() as attacker:
         attacker.settimeout(0.2)

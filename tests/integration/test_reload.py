@@ -26,8 +26,8 @@ from leveret.machine import usable_memory
 from leveret.node import Node
 from leveret.setting_kinds import MemoryWatermark
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+from tests.support.broker_process import SRC, BrokerProcess
 from tests.support.raw_client import RawClient
-from tests.support.serving import SRC, Serving
 from tests.support.supervisor import Supervisor
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "operate.md"
@@ -42,7 +42,7 @@ class Service:
         self.file = folder / "leveret.toml"
         self.file.write_text(text)
         self.supervisor = supervisor
-        self.serving = Serving(folder, "--config", str(self.file), *flags, environ=supervisor.environ, port=None)
+        self.serving = BrokerProcess(folder, "--config", str(self.file), *flags, environ=supervisor.environ, port=None)
 
     def reload(self, text: str) -> str:
         """What the reload logged."""

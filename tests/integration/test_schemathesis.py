@@ -34,9 +34,9 @@ from schemathesis.specs.openapi.checks import (
 from leveret import Broker
 from leveret.api.openapi.document import DESCRIBED, Endpoint, document
 from tests.support.http_api import QUIET
+from tests.support.matrix_objects import arrange
 from tests.support.matrix_requests import ROWS_IN, parts_of
 from tests.support.matrix_users import VHOST
-from tests.support.matrix_world import arrange
 
 EXAMPLES = int(os.environ.get("LEVERET_SCHEMATHESIS_EXAMPLES", "0"))
 FEW = 2  # requests by chance to each endpoint, in every run

@@ -24,8 +24,8 @@ from leveret.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from tests.support.broker_process import BrokerProcess
 from tests.support.raw_client import RawClient, eventually
-from tests.support.serving import Serving
 
 pytestmark = pytest.mark.timeout(40)
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(40)
 @pytest.mark.feature("S4-56", "S4-62")
 def test_the_banner_names_the_url_of_a_picked_port_and_the_data(tmp_path: Path) -> None:
     """What it says can be used as it is."""
-    with Serving(tmp_path) as serving:
+    with BrokerProcess(tmp_path) as serving:
         url = serving.url()
         assert url.startswith("amqp://guest:guest@127.0.0.1:")
         assert str(tmp_path / "data") in serving.banner()
@@ -47,7 +47,7 @@ def test_the_banner_names_the_url_of_a_picked_port_and_the_data(tmp_path: Path) 
 def test_a_taken_port_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with Serving(tmp_path, port=str(port)) as serving:
+        with BrokerProcess(tmp_path, port=str(port)) as serving:
             assert serving.exit_code() == 2
             told = serving.log()
     assert f"port {port} on 127.0.0.1 is taken" in told
@@ -57,7 +57,7 @@ def test_a_taken_port_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
 
 def test_sigterm_tells_clients_320_and_ends_in_time(tmp_path: Path) -> None:
     """Three kinds of peers: one that answers, one that never does, one in the middle of its handshake."""
-    with Serving(tmp_path) as serving:
+    with BrokerProcess(tmp_path) as serving:
         url = serving.url()
         with RawClient.open(url) as polite, RawClient.open(url) as deaf, RawClient(url) as halfway:
             halfway.login()
@@ -73,7 +73,7 @@ def test_sigterm_tells_clients_320_and_ends_in_time(tmp_path: Path) -> None:
 
 
 def test_sigterm_without_clients_ends_at_once(tmp_path: Path) -> None:
-    with Serving(tmp_path) as serving:
+    with BrokerProcess(tmp_path) as serving:
         serving.banner()
         begun = time.monotonic()
         serving.terminate()
@@ -82,7 +82,7 @@ def test_sigterm_without_clients_ends_at_once(tmp_path: Path) -> None:
 
 
 def test_json_logs_are_json_and_name_the_connection(tmp_path: Path) -> None:
-    with Serving(tmp_path, "--log-format", "json") as serving:
+    with BrokerProcess(tmp_path, "--log-format", "json") as serving:
         with RawClient.open(serving.url()) as client:
             here, there = client.socket.getsockname(), client.socket.getpeername()
             client.send(QueueDeclare("none", passive=True))
@@ -100,7 +100,7 @@ def test_json_logs_are_json_and_name_the_connection(tmp_path: Path) -> None:
 
 
 def test_human_logs_are_one_line_each_and_tell_no_secret(tmp_path: Path) -> None:
-    with Serving(tmp_path, "--login-failure-delay", "0") as serving:
+    with BrokerProcess(tmp_path, "--login-failure-delay", "0") as serving:
         with RawClient(serving.url()) as client:
             client.login(response=b"\0guest\0not the pass\nword")
             client.expect_close(403)
@@ -122,7 +122,7 @@ def test_tls_flags_open_a_second_door(tmp_path: Path) -> None:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     authority.issue_cert(common_name="guest").configure_cert(context)
-    with Serving(tmp_path, *flags) as serving:
+    with BrokerProcess(tmp_path, *flags) as serving:
         with RawClient.open(serving.url("amqps"), tls=context, mechanism="EXTERNAL", response=b"") as sealed:
             sealed.is_alive()
         with RawClient.open(serving.url("amqp")) as plain:
@@ -151,7 +151,7 @@ read = ".*"
 
 def test_a_config_file_sets_limits_and_brings_users(tmp_path: Path) -> None:
     (tmp_path / "leveret.toml").write_text(CONFIG)
-    with Serving(tmp_path, "--config", str(tmp_path / "leveret.toml"), port=None) as serving:
+    with BrokerProcess(tmp_path, "--config", str(tmp_path / "leveret.toml"), port=None) as serving:
         url = serving.url().replace("guest:guest", "ann:ann's") + "shop"
         with RawClient.open(url, channels=5) as client:
             client.call(QueueDeclare("only"), QueueDeclareOk)
@@ -163,7 +163,7 @@ def test_variables_win_over_the_file_and_flags_over_variables(tmp_path: Path) ->
     (tmp_path / "leveret.toml").write_text(CONFIG)
     variables = {"LEVERET_CONFIG": str(tmp_path / "leveret.toml"), "LEVERET_CHANNEL_MAX": "3"}
     variables |= {"LEVERET_DEFAULT_USER": "root", "LEVERET_DEFAULT_PASSWORD": "toor", "LEVERET_FRAME_MAX": "9000"}
-    with Serving(tmp_path, "--frame-max", "8192", environ=variables, port=None) as serving:
+    with BrokerProcess(tmp_path, "--frame-max", "8192", environ=variables, port=None) as serving:
         url = serving.url()
         assert "toor" not in serving.banner()
         with RawClient(url.replace("root@", "root:toor@")) as client:
@@ -174,7 +174,7 @@ def test_variables_win_over_the_file_and_flags_over_variables(tmp_path: Path) ->
 
 
 def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
-    with Serving(tmp_path, "--frame-max", "100") as serving:
+    with BrokerProcess(tmp_path, "--frame-max", "100") as serving:
         assert serving.exit_code() == 2
         assert len(serving.log().splitlines()) == 1
         assert "frame_max" in serving.log()
@@ -195,7 +195,7 @@ def test_with_page_and_pipeline_it_listens_after_less_than_two_seconds_of_work(t
 
 def work_until_it_listens(folder: Path, *flags: str) -> float:
     folder.mkdir()
-    with Serving(folder, *flags) as serving:
+    with BrokerProcess(folder, *flags) as serving:
         with RawClient(serving.url()) as client:
             client.send_bytes(b"AMQP\0\0\x09\x01")
             client.expect(ConnectionStart, 0)
@@ -211,7 +211,7 @@ def test_running_out_of_files_refuses_new_peers_and_harms_nobody(tmp_path: Path)
         resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
 
     with ExitStack() as stack:
-        serving = stack.enter_context(Serving(tmp_path, before=few_files))
+        serving = stack.enter_context(BrokerProcess(tmp_path, before=few_files))
         url = serving.url()
         inside: list[RawClient] = []
         refused = 0
@@ -249,7 +249,7 @@ def test_a_flood_of_unfinished_tls_handshakes_harms_nobody(tmp_path: Path) -> No
     authority = trustme.CA()
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     flags = ("--tls-cert", str(tmp_path / "server.pem"), "--amqps-port", "0", "--handshake-timeout", "60")
-    with Serving(tmp_path, *flags, before=few_files) as serving, ExitStack() as stack:
+    with BrokerProcess(tmp_path, *flags, before=few_files) as serving, ExitStack() as stack:
         inside = stack.enter_context(RawClient.open(serving.url("amqp")))
         door = address(serving.url("amqps"))
         for _ in range(150):

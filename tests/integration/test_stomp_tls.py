@@ -13,27 +13,27 @@ import leveret
 from leveret.config import Settings
 from leveret.config_sources import load_settings
 from leveret.errors import BrokerStopped, ConfigError
+from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import CertificateFiles
 from tests.support.management_api import as_guest
-from tests.support.papers import Papers
 from tests.support.raw_client import eventually
-from tests.support.serving import Serving
 from tests.support.stomp_client import StompClient, made
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-    return Papers(tmp_path_factory.mktemp("papers"))
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return CertificateFiles(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def broker(papers: Papers) -> Iterator[leveret.Broker]:
-    with leveret.Broker(sealed(papers)) as running:
+def broker(certificates: CertificateFiles) -> Iterator[leveret.Broker]:
+    with leveret.Broker(sealed(certificates)) as running:
         yield running
 
 
-def sealed(papers: Papers, **given: object) -> Settings:
+def sealed(certificates: CertificateFiles, **given: object) -> Settings:
     ports = {"amqps_port": None, "stomps_port": 0, "login_failure_delay": 0.0}
-    return papers.settings(**(ports | given))
+    return certificates.settings(**(ports | given))
 
 
 class SealedClient(StompClient):
@@ -48,10 +48,10 @@ class SealedClient(StompClient):
 
 
 @pytest.mark.feature("S4-56")
-def test_a_password_works_over_tls(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_password_works_over_tls(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     """The same protocol inside; large messages pass both ways."""
     assert broker.stomps_url.startswith("stomps://127.0.0.1:")
-    with SealedClient(broker.stomps_url, papers.client()) as client:
+    with SealedClient(broker.stomps_url, certificates.client()) as client:
         assert client.connect()["version"] == "1.2"
         client.sure("SUBSCRIBE", destination="/queue/sealed", id=0)
         client.say("SEND", bytes(1_000_000), destination="/queue/sealed", content_length=1_000_000)
@@ -59,9 +59,11 @@ def test_a_password_works_over_tls(broker: leveret.Broker, papers: Papers) -> No
         assert client.ask("DISCONNECT").command == "RECEIPT"
 
 
-def test_a_client_certificate_logs_in_by_its_common_name(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_client_certificate_logs_in_by_its_common_name(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
     """The user has no password at all, and no permission but to read."""
-    with SealedClient(broker.stomps_url, papers.client("ann")) as client:
+    with SealedClient(broker.stomps_url, certificates.client("ann")) as client:
         client.socket.sendall(made("CONNECT", {"accept-version": "1.2", "host": "/"}))
         assert client.read().command == "CONNECTED"
         names = broker.call(lambda: [each.user.name for each in broker.node.broker.registry.connections])
@@ -69,56 +71,63 @@ def test_a_client_certificate_logs_in_by_its_common_name(broker: leveret.Broker,
         assert client.ask("SEND", destination="/queue/forbidden")["message"] == "access_refused"
 
 
-def test_a_client_may_still_use_a_password_beside_its_certificate(broker: leveret.Broker, papers: Papers) -> None:
-    with SealedClient(broker.stomps_url, papers.client("ann")) as client:
+def test_a_client_may_still_use_a_password_beside_its_certificate(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
+    with SealedClient(broker.stomps_url, certificates.client("ann")) as client:
         assert client.connect().command == "CONNECTED"
         client.sure("SEND", destination="/queue/allowed")
-    with SealedClient(broker.stomps_url, papers.client("ann")) as client:
+    with SealedClient(broker.stomps_url, certificates.client("ann")) as client:
         assert client.connect(passcode="wrong").body == b"Access refused for user 'guest'\n"
 
 
-def test_without_a_certificate_a_login_is_needed(broker: leveret.Broker, papers: Papers) -> None:
-    with SealedClient(broker.stomps_url, papers.client()) as client:
+def test_without_a_certificate_a_login_is_needed(broker: leveret.Broker, certificates: CertificateFiles) -> None:
+    with SealedClient(broker.stomps_url, certificates.client()) as client:
         client.socket.sendall(made("CONNECT", {"accept-version": "1.2", "host": "/"}))
         assert client.read().body == b"Missing login or passcode header(s)\n"
 
 
-def test_a_certificate_of_an_unknown_user_is_refused(broker: leveret.Broker, papers: Papers) -> None:
-    with SealedClient(broker.stomps_url, papers.client("nobody")) as client:
+def test_a_certificate_of_an_unknown_user_is_refused(broker: leveret.Broker, certificates: CertificateFiles) -> None:
+    with SealedClient(broker.stomps_url, certificates.client("nobody")) as client:
         client.socket.sendall(made("CONNECT", {"accept-version": "1.2", "host": "/"}))
         refused = client.read()
         assert refused["message"] == "Bad CONNECT"
         assert b"mechanism EXTERNAL" in refused.body
 
 
-def test_a_certificate_of_another_authority_is_refused_by_tls(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_certificate_of_another_authority_is_refused_by_tls(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
     def knock() -> None:
-        with SealedClient(broker.stomps_url, papers.client("ann", trustme.CA())) as client:
+        with SealedClient(broker.stomps_url, certificates.client("ann", trustme.CA())) as client:
             client.connect()
 
     with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
         knock()
 
 
-def test_plain_stomp_at_the_sealed_door_harms_nobody(broker: leveret.Broker, papers: Papers) -> None:
+def test_plain_stomp_at_the_sealed_door_harms_nobody(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     with StompClient(broker.stomps_url) as stranger:
         stranger.say("CONNECT", login="guest", passcode="guest")
         assert stranger.is_closed()
-    with SealedClient(broker.stomps_url, papers.client()) as client:
+    with SealedClient(broker.stomps_url, certificates.client()) as client:
         assert client.connect().command == "CONNECTED"
 
 
-def test_the_deadline_of_the_handshake_holds_for_tls_too(papers: Papers) -> None:
+def test_the_deadline_of_the_handshake_holds_for_tls_too(certificates: CertificateFiles) -> None:
     """A peer that says nothing, and one that stops after TLS."""
-    with leveret.Broker(sealed(papers, handshake_timeout=0.3)) as broker, StompClient(broker.stomps_url) as mute:
-        with SealedClient(broker.stomps_url, papers.client()) as idle:
+    with leveret.Broker(sealed(certificates, handshake_timeout=0.3)) as broker, StompClient(broker.stomps_url) as mute:
+        with SealedClient(broker.stomps_url, certificates.client()) as idle:
             assert idle.is_closed()
         assert mute.is_closed()
 
 
-def test_both_doors_are_open_at_once_and_the_management_shows_them(papers: Papers) -> None:
-    with leveret.Broker(sealed(papers, stomp_port=0, http_port=0)) as broker:
-        with StompClient.open(broker.stomp_url) as plain, SealedClient(broker.stomps_url, papers.client()) as hidden:
+def test_both_doors_are_open_at_once_and_the_management_shows_them(certificates: CertificateFiles) -> None:
+    with leveret.Broker(sealed(certificates, stomp_port=0, http_port=0)) as broker:
+        with (
+            StompClient.open(broker.stomp_url) as plain,
+            SealedClient(broker.stomps_url, certificates.client()) as hidden,
+        ):
             hidden.connect()
             hidden.sure("SUBSCRIBE", destination="/queue/between", id=0)
             plain.sure("SEND", b"hello", destination="/queue/between")
@@ -131,14 +140,17 @@ def test_both_doors_are_open_at_once_and_the_management_shows_them(papers: Paper
 
 def test_a_renewed_certificate_is_shown_to_new_peers(tmp_path: Path) -> None:
     """Noticed when the files change; who is connected stays."""
-    papers = Papers(tmp_path)
-    with leveret.Broker(sealed(papers)) as broker, SealedClient(broker.stomps_url, papers.client()) as early:
+    certificates = CertificateFiles(tmp_path)
+    with (
+        leveret.Broker(sealed(certificates)) as broker,
+        SealedClient(broker.stomps_url, certificates.client()) as early,
+    ):
         early.connect()
-        renewed = papers.renew()
+        renewed = certificates.renew()
         broker.clock.advance(61)
 
         def shown() -> bytes | None:
-            with SealedClient(broker.stomps_url, papers.client()) as client:
+            with SealedClient(broker.stomps_url, certificates.client()) as client:
                 return client.certificate
 
         eventually(lambda: shown() == renewed)
@@ -146,9 +158,12 @@ def test_a_renewed_certificate_is_shown_to_new_peers(tmp_path: Path) -> None:
 
 
 def test_serve_has_the_port_in_its_banner(tmp_path: Path) -> None:
-    papers = Papers(tmp_path)
-    flags = (*papers.flags(), "--stomps-port", "0")
-    with Serving(tmp_path, *flags) as serving, SealedClient(serving.url("stomps"), papers.client()) as client:
+    certificates = CertificateFiles(tmp_path)
+    flags = (*certificates.flags(), "--stomps-port", "0")
+    with (
+        BrokerProcess(tmp_path, *flags) as serving,
+        SealedClient(serving.url("stomps"), certificates.client()) as client,
+    ):
         assert client.connect().command == "CONNECTED"
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from leveret.wire.methods import BasicConsume, BasicDeliver, BasicQos, BasicQosOk, QueueBind, QueueBindOk
+from tests.support.broker_process import BrokerProcess
 from tests.support.data_commands import checked, done, leveret, stop
+from tests.support.forked_broker import ForkedBroker
 from tests.support.publishing import Publishing, declare, fill
 from tests.support.raw_client import RawClient
-from tests.support.serving import Serving
 from tests.support.stream_reading import read_stream
-from tests.support.warm_serving import WarmServing
 
 ARGUMENTS = {"x_queue_type": "stream", "x_stream_max_segment_size_bytes": 64 << 10}
 
@@ -29,15 +29,15 @@ def make_streams(url: str, *names: str) -> None:
             declare(client, name, **ARGUMENTS)
 
 
-def restored(backup: Path, folder: Path) -> Serving:
+def restored(backup: Path, folder: Path) -> BrokerProcess:
     """A broker on what was made of a backup."""
     folder.mkdir()
     done("restore", backup, folder / "data")
-    return WarmServing(folder)
+    return ForkedBroker(folder)
 
 
 def test_a_backup_at_rest_has_the_streams(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         make_streams(serving.url(), "s", "t", "empty")
         fill(serving.url(), "s", bodies(1000))
         fill(serving.url(), "t", bodies(10))
@@ -54,7 +54,7 @@ def test_a_backup_at_rest_has_the_streams(tmp_path: Path) -> None:
 
 
 def test_a_backup_of_a_running_broker_misses_nothing_that_is_confirmed(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         url = serving.url()
         make_streams(url, "s")
         with RawClient.open(url) as client:
@@ -91,7 +91,7 @@ def test_a_backup_of_a_running_broker_misses_nothing_that_is_confirmed(tmp_path:
 
 
 def test_check_counts_what_a_killed_broker_left(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         make_streams(serving.url(), "s")
         fill(serving.url(), "s", bodies(500))
         serving.process.kill()
@@ -109,7 +109,7 @@ def test_check_counts_what_a_killed_broker_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_check_finds_damage(tmp_path: Path, where: str) -> None:
-    with WarmServing(tmp_path) as serving:
+    with ForkedBroker(tmp_path) as serving:
         make_streams(serving.url(), "s")
         for start in range(0, 1000, 100):
             fill(serving.url(), "s", bodies(100, start))
@@ -125,7 +125,7 @@ def test_check_finds_damage(tmp_path: Path, where: str) -> None:
     assert "damage: streams/" in leveret("check", tmp_path / "data").stdout
     refusal = leveret("restore", tmp_path / "data", tmp_path / "other")
     assert refusal.returncode == 1
-    with WarmServing(tmp_path) as serving, RawClient.open(serving.url(), timeout=10) as client:
+    with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url(), timeout=10) as client:
         client.call(BasicQos(0, 1000), BasicQosOk)
         client.send(BasicConsume("s", "r", nowait=True, arguments={"x-stream-offset": "first"}))
         for _ in range(900):

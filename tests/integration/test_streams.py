@@ -24,10 +24,10 @@ from leveret.wire.methods import (
     QueueDeclareOk,
 )
 from leveret.wire.properties import Properties
+from tests.support.forked_broker import ForkedBroker
 from tests.support.peer_pair import split_frames
 from tests.support.publishing import Publishing
 from tests.support.raw_client import RawClient
-from tests.support.warm_serving import WarmServing
 
 STREAM = {"x-queue-type": "stream"}
 Read = list[tuple[int, bytes]]
@@ -49,7 +49,7 @@ def channel_to(url: str) -> Iterator[BlockingChannel]:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One broker for all that do not end it."""
-    with WarmServing(tmp_path_factory.mktemp("broker")) as serving:
+    with ForkedBroker(tmp_path_factory.mktemp("broker")) as serving:
         yield serving.url()
 
 
@@ -278,20 +278,20 @@ def test_a_long_stream_is_replayed_while_publishing_goes_on(url: str, name: str)
 
 
 def test_everything_is_there_after_a_stop_and_after_a_kill(tmp_path: Path) -> None:
-    with WarmServing(tmp_path) as serving, channel_to(serving.url()) as channel:
+    with ForkedBroker(tmp_path) as serving, channel_to(serving.url()) as channel:
         declare(channel, "s", max_age="7D")
         publish(channel, "s", *bodies(50))
         assert read(channel, "s", 10, prefetch=10, offset="first", consumer="c") == numbered(10)
         channel.connection.close()
         serving.terminate()
         assert serving.exit_code() == 0
-    with WarmServing(tmp_path) as serving, channel_to(serving.url()) as channel:
+    with ForkedBroker(tmp_path) as serving, channel_to(serving.url()) as channel:
         assert read(channel, "s", 50, offset="first") == numbered(50)
         publish(channel, "s", *bodies(50, 50))
         assert read(channel, "s", 10, prefetch=10, consumer="c") == numbered(10, 10)
         serving.process.kill()
         serving.exit_code()
-    with WarmServing(tmp_path) as serving, channel_to(serving.url()) as channel:
+    with ForkedBroker(tmp_path) as serving, channel_to(serving.url()) as channel:
         publish(channel, "s", b"100")
         assert read(channel, "s", 101, offset="first") == numbered(101)
         (found,) = read(channel, "s", 1, consumer="c")
@@ -301,7 +301,7 @@ def test_everything_is_there_after_a_stop_and_after_a_kill(tmp_path: Path) -> No
 
 def test_retention_and_deletion_remove_files(tmp_path: Path) -> None:
     streams = tmp_path / "data" / "streams"
-    with WarmServing(tmp_path) as serving, channel_to(serving.url()) as channel:
+    with ForkedBroker(tmp_path) as serving, channel_to(serving.url()) as channel:
         declare(channel, "s", max_length_bytes=50_000, stream_max_segment_size_bytes=10_000)
         publish(channel, "s", *[b"%04d" % number + bytes(1000) for number in range(200)])
         found = read(channel, "s", 1, offset="first")

@@ -21,7 +21,7 @@ from tests.support.raw_client import RawClient
 
 
 @dataclass(frozen=True)
-class Papers:
+class CertificateFiles:
     """Files of a server, and contexts of clients that trust it."""
 
     folder: Path
@@ -52,7 +52,7 @@ class Papers:
 
 
 @pytest.fixture(scope="module")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
     folder = tmp_path_factory.mktemp("tls")
     authority = trustme.CA()
     server = authority.issue_cert("127.0.0.1", "localhost")
@@ -60,20 +60,20 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
     for blob in server.cert_chain_pems:
         blob.write_to_path(folder / "server.pem", append=True)
     authority.cert_pem.write_to_path(folder / "ca.pem")
-    return Papers(folder, authority)
+    return CertificateFiles(folder, authority)
 
 
 @pytest.fixture(scope="module")
-def broker(papers: Papers) -> Iterator[leveret.Broker]:
-    with leveret.Broker(papers.settings()) as running:
+def broker(certificates: CertificateFiles) -> Iterator[leveret.Broker]:
+    with leveret.Broker(certificates.settings()) as running:
         yield running
 
 
 @pytest.mark.feature("S4-56")
-def test_a_password_works_over_tls(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_password_works_over_tls(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     """The same protocol inside; large messages pass both ways."""
     assert broker.amqps_url.startswith("amqps://guest:guest@127.0.0.1:")
-    with RawClient.open(broker.amqps_url, tls=papers.client()) as client:
+    with RawClient.open(broker.amqps_url, tls=certificates.client()) as client:
         assert client.start is not None
         assert b"EXTERNAL" not in client.start.mechanisms.split()
         client.call(QueueDeclare("sealed", exclusive=True), QueueDeclareOk)
@@ -83,9 +83,11 @@ def test_a_password_works_over_tls(broker: leveret.Broker, papers: Papers) -> No
         client.close()
 
 
-def test_a_client_certificate_logs_in_by_its_common_name(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_client_certificate_logs_in_by_its_common_name(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
     """EXTERNAL, offered only to those who showed a certificate; the user has no password at all."""
-    with RawClient.open(broker.amqps_url, tls=papers.client("ann"), mechanism="EXTERNAL", response=b"") as client:
+    with RawClient.open(broker.amqps_url, tls=certificates.client("ann"), mechanism="EXTERNAL", response=b"") as client:
         assert client.start is not None
         assert b"EXTERNAL" in client.start.mechanisms.split()
         client.is_alive()
@@ -94,63 +96,72 @@ def test_a_client_certificate_logs_in_by_its_common_name(broker: leveret.Broker,
         client.close()
 
 
-def test_a_certificate_of_an_unknown_user_is_refused(broker: leveret.Broker, papers: Papers) -> None:
-    with RawClient(broker.amqps_url, tls=papers.client("nobody")) as client:
+def test_a_certificate_of_an_unknown_user_is_refused(broker: leveret.Broker, certificates: CertificateFiles) -> None:
+    with RawClient(broker.amqps_url, tls=certificates.client("nobody")) as client:
         client.login(mechanism="EXTERNAL", response=b"")
         assert "mechanism EXTERNAL" in client.expect_close(403).reply_text
 
 
-def test_external_without_a_certificate_is_503(broker: leveret.Broker, papers: Papers) -> None:
-    with RawClient(broker.amqps_url, tls=papers.client()) as client:
+def test_external_without_a_certificate_is_503(broker: leveret.Broker, certificates: CertificateFiles) -> None:
+    with RawClient(broker.amqps_url, tls=certificates.client()) as client:
         client.login(mechanism="EXTERNAL", response=b"")
         client.expect_close(503)
 
 
-def test_a_certificate_of_another_authority_is_refused_by_tls(broker: leveret.Broker, papers: Papers) -> None:
+def test_a_certificate_of_another_authority_is_refused_by_tls(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
     with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
-        with RawClient(broker.amqps_url, tls=papers.client("ann", trustme.CA())) as client:
+        with RawClient(broker.amqps_url, tls=certificates.client("ann", trustme.CA())) as client:
             client.login(mechanism="EXTERNAL", response=b"")
-    with RawClient.open(broker.amqps_url, tls=papers.client()) as client:
+    with RawClient.open(broker.amqps_url, tls=certificates.client()) as client:
         client.is_alive()
 
 
-def test_a_client_may_still_use_a_password_beside_its_certificate(broker: leveret.Broker, papers: Papers) -> None:
-    with RawClient.open(broker.amqps_url, tls=papers.client("ann")) as client:
+def test_a_client_may_still_use_a_password_beside_its_certificate(
+    broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
+    with RawClient.open(broker.amqps_url, tls=certificates.client("ann")) as client:
         client.is_alive()
 
 
-def test_plain_amqp_at_the_tls_door_harms_nobody(broker: leveret.Broker, papers: Papers) -> None:
+def test_plain_amqp_at_the_tls_door_harms_nobody(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     with RawClient(broker.amqps_url) as client:
         client.send_bytes(b"AMQP\0\0\x09\x01")
         with pytest.raises((AssertionError, OSError)):
             client.expect(ConnectionStart, 0)
-    with RawClient.open(broker.amqps_url, tls=papers.client()) as client:
+    with RawClient.open(broker.amqps_url, tls=certificates.client()) as client:
         client.is_alive()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_tls_1_2_and_1_3_are_spoken(version: ssl.TLSVersion, broker: leveret.Broker, papers: Papers) -> None:
-    context = papers.client()
+def test_tls_1_2_and_1_3_are_spoken(
+    version: ssl.TLSVersion, broker: leveret.Broker, certificates: CertificateFiles
+) -> None:
+    context = certificates.client()
     context.minimum_version = context.maximum_version = version
     with RawClient.open(broker.amqps_url, tls=context) as client:
         client.is_alive()
 
 
-def test_the_deadline_of_the_handshake_holds_for_tls_too(papers: Papers) -> None:
+def test_the_deadline_of_the_handshake_holds_for_tls_too(certificates: CertificateFiles) -> None:
     """In all: one deadline for both handshakes. A peer that says nothing, and one that stops after TLS."""
-    with leveret.Broker(papers.settings(handshake_timeout=0.4)) as broker:
+    with leveret.Broker(certificates.settings(handshake_timeout=0.4)) as broker:
         begun = time.monotonic()
-        with RawClient(broker.amqps_url, timeout=3) as mute, RawClient(broker.amqps_url, tls=papers.client()) as idle:
+        with (
+            RawClient(broker.amqps_url, timeout=3) as mute,
+            RawClient(broker.amqps_url, tls=certificates.client()) as idle,
+        ):
             mute.expect_raw(b"")
             idle.expect_eof()
         assert time.monotonic() - begun < 2.5
 
 
-def test_both_doors_are_open_at_once(papers: Papers) -> None:
-    with leveret.Broker(papers.settings(amqp_port=0)) as broker:
+def test_both_doors_are_open_at_once(certificates: CertificateFiles) -> None:
+    with leveret.Broker(certificates.settings(amqp_port=0)) as broker:
         with (
             RawClient.open(broker.amqp_url) as plain,
-            RawClient.open(broker.amqps_url, tls=papers.client()) as sealed,
+            RawClient.open(broker.amqps_url, tls=certificates.client()) as sealed,
         ):
             plain.call(QueueDeclare("between"), QueueDeclareOk)
             plain.publish("", "between", b"hello")
@@ -159,10 +170,10 @@ def test_both_doors_are_open_at_once(papers: Papers) -> None:
             assert sealed.expect_content(BasicGetOk).body == b"hello"
 
 
-def test_files_that_cannot_be_used_are_named(papers: Papers, tmp_path: Path) -> None:
+def test_files_that_cannot_be_used_are_named(certificates: CertificateFiles, tmp_path: Path) -> None:
     nothing = tmp_path / "nothing.pem"
     for name, flag in (("tls_cert", "--tls-cert"), ("tls_key", "--tls-key"), ("tls_ca", "--tls-ca")):
         with pytest.raises(ConfigError, match=flag):
-            leveret.Broker(papers.settings(**{name: nothing})).start()
+            leveret.Broker(certificates.settings(**{name: nothing})).start()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # nothing was left listening by the failed starts

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leveret.backlog import lease_builder, lease_release, pager
 from leveret.wire.methods import QueuePurge
-from tests.support.leasing import LeaseReader, open_leases
+from tests.support.lease_reader import LeaseReader, open_leases
 from tests.support.stored_harness import StoredHarness
 
 SMALL = {pager: {"WORTH_IT": 2, "SMALL_GAP": 3, "LOAD_BYTES": 200, "SQUEEZED": 100, "LOOK_AGAIN": 3}}

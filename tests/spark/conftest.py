@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.broker_process import SRC, BrokerProcess
 from tests.support.programs import require_java
-from tests.support.serving import SRC, Serving
 from tests.support.spark_broker import SparkBroker
 
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with Serving(tmp_path_factory.mktemp("broker"), "--http-port", "0") as running:
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), "--http-port", "0") as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def broker(serving: Serving) -> Iterator[SparkBroker]:
+def broker(serving: BrokerProcess) -> Iterator[SparkBroker]:
     with SparkBroker(serving.url("amqp"), serving.url("http")) as known:
         yield known
 

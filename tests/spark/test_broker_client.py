@@ -17,7 +17,7 @@ from leveret.spark.errors import BrokerRefused, BrokerUnreachable
 from leveret.spark.fetch import Fetch, RangePartition, SlicePartition
 from leveret.spark.options import Access, connection_options
 from leveret.spark.schema import Shape
-from tests.support.serving import Serving
+from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
 
 WHOLE = Shape(SCHEMA, headers=False)
@@ -82,8 +82,8 @@ class Restarting:
     def access(self) -> Access:
         return connection_options({"endpoint": self.http, "retrySeconds": "30"})
 
-    def _start(self) -> Serving:
-        serving = Serving(self._folder, "--http-port", self._port)
+    def _start(self) -> BrokerProcess:
+        serving = BrokerProcess(self._folder, "--http-port", self._port)
         serving.banner()
         return serving
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lasting_broker import LastingBroker
+from tests.support.restartable_broker import RestartableBroker
 from tests.support.spark_cluster import SETTINGS, Cluster
-from tests.support.spark_lives import Driver
+from tests.support.spark_kills import Driver
 from tests.support.spark_pipelines import Pipeline
 
 
 @pytest.mark.timeout(600)
 def test_a_stream_goes_to_an_exchange_exactly_once_through_both_workers(tmp_path: Path) -> None:
     pipeline = Pipeline("cluster", tmp_path / "checkpoint", rows_in_batch=500, body_bytes=100)
-    with LastingBroker(tmp_path) as broker, Cluster(tmp_path / "cluster") as cluster:
+    with RestartableBroker(tmp_path) as broker, Cluster(tmp_path / "cluster") as cluster:
         pipeline.declare(broker)
         pipeline.publish(broker, 1000)
         with Driver(

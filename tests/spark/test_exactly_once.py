@@ -1,8 +1,8 @@
 """Source, shuffle, sink: what comes out is what went in, whatever is killed in between.
 
 Three pipelines run side by side through the same faults: a partitioned stream and a classic queue, exactly once, and a
-stream at least once. Each fault stands at a point that is hit for certain (tests/support/traps.py): the pipelines stop
-there, and only then something is killed. Four lives of the driver and three of the broker:
+stream at least once. Each fault stands at a point that is hit for certain (tests/support/failpoints.py): the pipelines
+stop there, and only then something is killed. Four lives of the driver and three of the broker:
 
     1  batch 0: a task fails although its rows have arrived; batch 1: driver killed in the middle of a fetch
     2  batch 1: driver killed when all is staged and nothing is committed
@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.lasting_broker import LastingBroker
-from tests.support.spark_lives import SHUFFLED, Driver
+from tests.support.failpoints import FAIL, WAIT, Failpoints
+from tests.support.restartable_broker import RestartableBroker
+from tests.support.spark_kills import SHUFFLED, Driver
 from tests.support.spark_pipelines import Pipeline
-from tests.support.traps import FAIL, WAIT, Traps
 
 pytestmark = pytest.mark.timeout(900)
 ROWS, BATCHES = 600, 5
@@ -33,10 +33,10 @@ EXACT = ("stream", "classic")
 class Proof:
     """The whole story; the tests look at what was seen on the way, and at what is there in the end."""
 
-    def __init__(self, folder: Path, broker: LastingBroker) -> None:
+    def __init__(self, folder: Path, broker: RestartableBroker) -> None:
         self.folder = folder
         self.broker = broker
-        self.traps = Traps(folder / "traps")
+        self.failpoints = Failpoints(folder / "failpoints")
         self.pipelines = {
             "stream": Pipeline("stream", folder / "stream"),
             "classic": Pipeline("classic", folder / "classic", kind="classic"),
@@ -52,7 +52,7 @@ class Proof:
             pipeline.declare(self.broker)
             pipeline.publish(self.broker, ROWS * BATCHES)
         self.arm("written", 0, FAIL)
-        self.kill_driver(self.all, self.arm("fetch", 1), self.traps.arm("loose.written", 1))
+        self.kill_driver(self.all, self.arm("fetch", 1), self.failpoints.arm("loose.written", 1))
         self.kill_driver(self.exact, self.arm("staged", 1))
         self.kill_driver(self.exact, self.arm("committed", 2))
         fetch, staged = self.arm("fetch", 3), self.arm("staged", 4)
@@ -62,11 +62,11 @@ class Proof:
             driver.await_end()
 
     def arm(self, point: str, batch: int, deed: str = WAIT) -> list[str]:
-        return [self.traps.arm(f"{name}.{point}", batch, deed) for name in EXACT]
+        return [self.failpoints.arm(f"{name}.{point}", batch, deed) for name in EXACT]
 
     def driver(self, pipelines: list[Pipeline]) -> Driver:
         self.lives += 1
-        return Driver(self.folder / f"life-{self.lives}", self.broker, pipelines, self.traps)
+        return Driver(self.folder / f"life-{self.lives}", self.broker, pipelines, self.failpoints)
 
     def kill_driver(self, pipelines: list[Pipeline], names: list[str], *others: str) -> None:
         with self.driver(pipelines) as driver:
@@ -78,17 +78,17 @@ class Proof:
         driver.await_traps(*names)
         self.look("broker", names)
         self.broker.kill()
-        self.traps.release(*names)
+        self.failpoints.release(*names)
         self.broker.start()
 
     def notes(self, name: str, kind: str, batch: int) -> list[dict[str, Any]]:
-        return [note for note in self.traps.notes(f"{name}.{kind}") if note["batch"] == batch]
+        return [note for note in self.failpoints.notes(f"{name}.{kind}") if note["batch"] == batch]
 
     def look(self, killed: str, names: list[str]) -> None:
         """What the trap, the checkpoint and the broker know of each pipeline at this moment."""
         for pipeline, name in zip(self.exact, names, strict=True):
             self.moments[f"{killed} killed at {name}"] = Moment(
-                self.traps.seen(name),
+                self.failpoints.seen(name),
                 pipeline.last_planned(),
                 pipeline.last_finished(),
                 pipeline.last_committed(self.broker),
@@ -111,7 +111,7 @@ class Moment(NamedTuple):
 @pytest.fixture(scope="module")
 def proof(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proof]:
     folder = tmp_path_factory.mktemp("exactly-once")
-    with LastingBroker(folder) as broker:
+    with RestartableBroker(folder) as broker:
         proof = Proof(folder, broker)
         proof.run()
         yield proof
@@ -122,7 +122,7 @@ each_source = pytest.mark.parametrize("name", EXACT)
 
 @each_source
 def test_a_task_that_fails_after_its_rows_arrived_is_repeated_and_counts_once(proof: Proof, name: str) -> None:
-    failed = proof.traps.seen(f"{name}.written")
+    failed = proof.failpoints.seen(f"{name}.written")
     assert (failed["batch"], failed["attempt"], len(failed["stages"])) == (0, 0, 1)
     attempts = {
         write["attempt"]: write["stages"]

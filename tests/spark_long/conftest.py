@@ -9,7 +9,7 @@ from random import SystemRandom
 
 import pytest
 
-from tests.support.serving import Serving
+from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
 
 HERE = Path(__file__).parent
@@ -30,6 +30,6 @@ def seed() -> int:
 
 @pytest.fixture
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
-    with Serving(tmp_path_factory.mktemp("broker"), "--http-port", "0") as serving:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), "--http-port", "0") as serving:
         with SparkBroker(serving.url("amqp"), serving.url("http")) as known:
             yield known

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lasting_broker import LastingBroker
-from tests.support.serving import SRC
+from tests.support.broker_process import SRC
+from tests.support.restartable_broker import RestartableBroker
 from tests.support.spark_cluster import SETTINGS, SPARK_HOME, Cluster
-from tests.support.spark_lives import Driver, quick_python
+from tests.support.spark_kills import Driver, quick_python
 from tests.support.spark_pipelines import Pipeline
 
 DRIVER = Path(__file__).parents[1] / "support" / "spark_driver.py"
@@ -52,7 +52,7 @@ def carried_over(tmp_path: Path, python: Path, *command: str, **more: str) -> se
     """Where the processes of the workers found the package."""
     pipeline = Pipeline("travel", tmp_path / "checkpoint", rows_in_batch=500, body_bytes=100)
     environ = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "", **more}
-    with LastingBroker(tmp_path) as broker, Cluster(tmp_path / "cluster", environ) as cluster:
+    with RestartableBroker(tmp_path) as broker, Cluster(tmp_path / "cluster", environ) as cluster:
         pipeline.declare(broker)
         pipeline.publish(broker, 1000)
         with Driver(

@@ -13,9 +13,9 @@ from random import Random
 
 import pytest
 
-from tests.support.lasting_broker import LastingBroker
+from tests.support.restartable_broker import RestartableBroker
 from tests.support.spark_broker import eventually
-from tests.support.spark_lives import Driver
+from tests.support.spark_kills import Driver
 from tests.support.spark_pipelines import Pipeline
 
 KILLS = int(os.environ.get("LEVERET_SPARK_KILLS", "10"))
@@ -23,8 +23,8 @@ ROWS, BATCHES_PER_KILL = 400, 12
 LONGEST_LIFE = 8.0  # seconds between the beginning of the queries, or the last kill, and the next one
 
 
-class Lives:
-    def __init__(self, folder: Path, broker: LastingBroker, seed: int) -> None:
+class CrashCycles:
+    def __init__(self, folder: Path, broker: RestartableBroker, seed: int) -> None:
         self.folder = folder
         self.broker = broker
         self.random = Random(seed)
@@ -69,8 +69,8 @@ class Lives:
 
 @pytest.mark.timeout(3600)
 def test_everything_comes_out_once_after_random_kills(tmp_path: Path, seed: int) -> None:
-    with LastingBroker(tmp_path) as broker:
-        for pipeline in (lives := Lives(tmp_path, broker, seed)).pipelines:
+    with RestartableBroker(tmp_path) as broker:
+        for pipeline in (lives := CrashCycles(tmp_path, broker, seed)).pipelines:
             pipeline.declare(broker)
         try:
             lives.run()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.lasting_broker import LastingBroker
+from tests.support.failpoints import FOLDER, Failpoints
+from tests.support.restartable_broker import RestartableBroker
 from tests.support.spark_cluster import SETTINGS, Cluster
-from tests.support.spark_lives import Driver
+from tests.support.spark_kills import Driver
 from tests.support.spark_pipelines import Pipeline
-from tests.support.traps import FOLDER, Traps
 
 # As soon as one task of a stage is done, any other that has run for two seconds more than usual gets a rival.
 SPECULATION = {
@@ -25,11 +25,11 @@ SPECULATION = {
 @pytest.mark.timeout(900)
 def test_the_rows_of_two_attempts_count_once(tmp_path: Path) -> None:
     pipeline = Pipeline("rivals", tmp_path / "checkpoint", rows_in_batch=500, body_bytes=100)
-    traps = Traps(tmp_path / "traps")
+    traps = Failpoints(tmp_path / "traps")
     # The task stands there with all its rows staged, until Spark kills it in favour of its rival.
     slow = traps.arm("rivals.written", 1)
     settings = SETTINGS | SPECULATION | {f"spark.executorEnv.{FOLDER}": str(traps.folder)}
-    with LastingBroker(tmp_path) as broker, Cluster(tmp_path / "cluster") as cluster:
+    with RestartableBroker(tmp_path) as broker, Cluster(tmp_path / "cluster") as cluster:
         pipeline.declare(broker)
         pipeline.publish(broker, 1500)
         with Driver(tmp_path / "driver", broker, [pipeline], traps, master=cluster.url, settings=settings) as driver:

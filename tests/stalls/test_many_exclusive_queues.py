@@ -12,7 +12,7 @@ import pytest
 
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import BasicPublish, QueueBind, QueueDeclare
-from tests.support.attacked import P99, Attacked
+from tests.support.attack_target import P99, AttackTarget
 from tests.support.raw_client import RawClient, publish_bytes
 
 QUEUES, PUBLISHERS, MESSAGES = 1_500, 100, 1_000
@@ -21,7 +21,7 @@ QUEUES, PUBLISHERS, MESSAGES = 1_500, 100, 1_000
 @pytest.mark.quiet
 @pytest.mark.timeout(120)
 def test_a_bystander_is_served_while_many_exclusive_queues_are_filled_and_deleted(tmp_path: Path) -> None:
-    with Attacked(tmp_path, watermark=4 << 30) as broker, RawClient.open(broker.url(), timeout=60.0) as owner:
+    with AttackTarget(tmp_path, watermark=4 << 30) as broker, RawClient.open(broker.url(), timeout=60.0) as owner:
         for first in range(0, QUEUES, 100):
             made = [(QueueDeclare(f"x{n}", exclusive=True, nowait=True), f"x{n}") for n in range(first, first + 100)]
             binds = [QueueBind(name, "amq.fanout", "", nowait=True) for _, name in made]

@@ -14,8 +14,8 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.serving import SRC, Serving
-from tests.support.warm_serving import WarmServing
+from tests.support.broker_process import SRC, BrokerProcess
+from tests.support.forked_broker import ForkedBroker
 
 SECONDS = 40  # for whatever is waited for
 
@@ -56,7 +56,7 @@ def checked(path: Path, code: int = 0) -> dict[str, Any]:
 
 
 @contextmanager
-def talking(serving: Serving) -> Iterator[BlockingChannel]:
+def talking(serving: BrokerProcess) -> Iterator[BlockingChannel]:
     """A channel with confirms; the broker must live until the end."""
     connection = pika.BlockingConnection(pika.URLParameters(serving.url()))
     try:
@@ -72,14 +72,14 @@ def publish(channel: BlockingChannel, queue: str, *bodies: bytes) -> None:
         channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
 
 
-def fill(serving: Serving, *bodies: bytes, queue: str = "q") -> None:
+def fill(serving: BrokerProcess, *bodies: bytes, queue: str = "q") -> None:
     """Declare the queue, and have all of these confirmed."""
     with talking(serving) as channel:
         channel.queue_declare(queue, durable=True)
         publish(channel, queue, *bodies)
 
 
-def drained(serving: Serving, queue: str = "q") -> list[tuple[bytes, bool]]:
+def drained(serving: BrokerProcess, queue: str = "q") -> list[tuple[bytes, bool]]:
     """Bodies, and whether they were marked redelivered."""
     found = []
     with talking(serving) as channel:
@@ -88,14 +88,14 @@ def drained(serving: Serving, queue: str = "q") -> list[tuple[bytes, bool]]:
     return found
 
 
-def stop(serving: Serving) -> None:
+def stop(serving: BrokerProcess) -> None:
     serving.terminate()
     assert serving.exit_code(15) == 0, serving.log()
 
 
 def stopped_broker(folder: Path, *bodies: bytes) -> Path:
     """The data directory of a broker with a durable queue ``q`` that was stopped in good order."""
-    with WarmServing(folder) as serving:
+    with ForkedBroker(folder) as serving:
         fill(serving, *bodies)
         stop(serving)
     return folder / "data"

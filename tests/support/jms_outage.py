@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import leveret
 from leveret.client.jms import Connection, ConnectionFactory, Sending
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import QUICK, told
+from tests.support.failover_client import QUICK, told
 
 PATIENCE = 20.0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.serving import SRC
+from tests.support.broker_process import SRC
 
 SECONDS = 30.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")

@@ -27,9 +27,9 @@ from leveret.wire.methods import (
     TxSelect,
 )
 from leveret.wire.properties import Properties
+from tests.support.matrix_objects import NEW, PINNED_READER
 from tests.support.matrix_requests import AT, Asked
 from tests.support.matrix_users import VHOST
-from tests.support.matrix_world import NEW, PINNED_READER
 from tests.support.raw_client import publish_bytes
 
 DEFAULT = "amq.default"

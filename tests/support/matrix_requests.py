@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from leveret.api.openapi.description import ADMIN, MONITOR, Needs, Operation, Query
 from tests.support.http_api import arrow_stream
+from tests.support.matrix_objects import SPARE, VICTIM
 from tests.support.matrix_users import VHOST
-from tests.support.matrix_world import SPARE, VICTIM
 
 ROWS_IN = arrow_stream(pa.record_batch({"body": pa.array([b"row"], pa.binary())}))
 

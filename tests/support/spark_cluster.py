@@ -16,7 +16,7 @@ from typing import Self
 import pyspark
 
 from tests.support.programs import require_java
-from tests.support.spark_lives import end_session, spark_environment
+from tests.support.spark_kills import end_session, spark_environment
 
 SPARK_HOME = Path(pyspark.__path__[0])
 WORKERS = 2

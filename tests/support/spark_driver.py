@@ -1,6 +1,6 @@
 """A Spark driver as a process of its own: pipelines side by side, until all is carried over or for ever.
 
-Started by `tests/support/spark_lives.py` with a plan as JSON. It ends with 0 when all queries have ended well.
+Started by `tests/support/spark_kills.py` with a plan as JSON. It ends with 0 when all queries have ended well.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def start_patiently(spark: SparkSession, plan: dict[str, Any], pipeline: dict[st
 def main(plan: dict[str, Any]) -> None:
     spark = session_of(plan)
     if plan["trapped"]:
-        from tests.support.trapped_source import TrappedSource
+        from tests.support.failpoint_source import FailpointSource
 
-        spark.dataSource.register(TrappedSource)
+        spark.dataSource.register(FailpointSource)
     if plan["carried"]:
         from leveret.spark import register
 

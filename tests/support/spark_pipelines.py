@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pika
 
-from tests.support.lasting_broker import LastingBroker
+from tests.support.restartable_broker import RestartableBroker
 
 Message = tuple[str, bytes]  # its id and its body
 
@@ -42,7 +42,7 @@ class Pipeline:
     def output(self) -> str:
         return f"{self.name}-out"
 
-    def declare(self, broker: LastingBroker) -> None:
+    def declare(self, broker: RestartableBroker) -> None:
         with broker.connect() as known:
             channel = known.channel
             channel.exchange_declare(self.name, "fanout", durable=True)
@@ -57,7 +57,7 @@ class Pipeline:
                 channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
                 channel.queue_bind(queue, self.input, shard)
 
-    def publish(self, broker: LastingBroker, number: int) -> None:
+    def publish(self, broker: RestartableBroker, number: int) -> None:
         """Persistent, in one transaction: all of it is there when this returns."""
         new = [self._message(len(self.sent) + n) for n in range(number)]
         with broker.connect() as known:
@@ -98,11 +98,11 @@ class Pipeline:
         names = [path.name for path in (self.checkpoint / folder).glob("*")]
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
-    def last_committed(self, broker: LastingBroker) -> int:
+    def last_committed(self, broker: RestartableBroker) -> int:
         last = broker.ask("commits", transaction=self.transaction())["last_batch"]
         return -1 if last is None else last
 
-    def staged(self, broker: LastingBroker) -> Counter[int]:
+    def staged(self, broker: RestartableBroker) -> Counter[int]:
         """Messages by batch."""
         found: Counter[int] = Counter()
         for stage in broker.ask("stages")["stages"]:
@@ -110,15 +110,15 @@ class Pipeline:
                 found[stage["batch"]] += stage["messages"]
         return found
 
-    def leased(self, broker: LastingBroker) -> int:
+    def leased(self, broker: RestartableBroker) -> int:
         return sum(lease["messages"] for lease in broker.ask("leases")["leases"] if lease["queue"] == self.input)
 
-    def waiting(self, broker: LastingBroker) -> int:
+    def waiting(self, broker: RestartableBroker) -> int:
         with broker.connect() as known:
             number: int = known.channel.queue_declare(self.output, passive=True).method.message_count
         return number
 
-    def received(self, broker: LastingBroker) -> list[Received]:
+    def received(self, broker: RestartableBroker) -> list[Received]:
         """All that is in the queue behind the exchange, taken from it over AMQP."""
         found: list[Received] = []
         number = self.waiting(broker)
@@ -140,7 +140,7 @@ class Pipeline:
         assert not lost, f"{self.name}: {lost.total()} of {len(self.sent)} messages are lost, {_few(lost)}"
         assert not surplus, f"{self.name}: {surplus.total()} messages came twice or from nowhere, {_few(surplus)}"
 
-    def assert_nothing_left_over(self, broker: LastingBroker) -> None:
+    def assert_nothing_left_over(self, broker: RestartableBroker) -> None:
         assert not self.staged(broker)
         if self.kind == "classic":
             assert self.leased(broker) == 0

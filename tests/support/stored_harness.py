@@ -25,7 +25,7 @@ from leveret.broker.stream_restoration import (
 from leveret.clock import FrozenClock
 from leveret.session.limits import Limits
 from leveret.wire.content import body_of
-from tests.support.hand_store import HandStore, Job, run_job
+from tests.support.manual_store import Job, ManualStore, run_job
 from tests.support.peer_pair import Harness
 from tests.support.virtual_disk import VirtualDisk
 
@@ -46,7 +46,7 @@ class StoredHarness(Harness):
         elapsed = float(len(self.disk.files()))  # message time is another in each life, wall time is not
         self.clock = FrozenClock(wall - elapsed)
         self.clock.move_to(self.clock.now() + elapsed)
-        self.store = HandStore(self.disk, self.clock, segment_size)
+        self.store = ManualStore(self.disk, self.clock, segment_size)
         self.settings = {
             "queue_memory": queue_memory,
             "memory_high_watermark": memory_high_watermark,

@@ -20,7 +20,7 @@ from leveret.store.definitions import Change
 from leveret.wire.content import make_content, properties_of
 from leveret.wire.properties import Properties
 from tests.support.callback_listener import CallbackListener
-from tests.support.hand_store import DiskHarness, Job, run_job
+from tests.support.manual_store import DiskHarness, Job, run_job
 from tests.support.spies import ADDRESS, SpyConsumer, message
 
 MOST_STEPS = 10_000

@@ -7,7 +7,7 @@ import pytest
 from leveret.backlog import pager
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
-from tests.support.shelf import (
+from tests.support.memory_pages import (
     SIZE,
     PagedHarness,
     assert_counted,

@@ -9,8 +9,8 @@ import pytest
 from leveret.broker.publishes import write_run
 from leveret.message import Address
 from leveret.queues.classic import ClassicQueue
-from tests.support.hand_store import DiskHarness
-from tests.support.shelf import SIZE, assert_counted, bodies, consumer_of, kept, paged, passing, shrink_steps
+from tests.support.manual_store import DiskHarness
+from tests.support.memory_pages import SIZE, assert_counted, bodies, consumer_of, kept, paged, passing, shrink_steps
 from tests.support.spies import SpyConsumer, message, size_of
 
 

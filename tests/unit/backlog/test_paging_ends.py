@@ -7,7 +7,7 @@ import pytest
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
-from tests.support.shelf import SIZE, PagedHarness, assert_counted, bodies, consumer_of, paged, shrink_steps
+from tests.support.memory_pages import SIZE, PagedHarness, assert_counted, bodies, consumer_of, paged, shrink_steps
 from tests.support.spies import message
 
 

@@ -10,8 +10,8 @@ from leveret.backlog import pager
 from leveret.message import Address
 from leveret.queues.classic import ClassicQueue
 from leveret.store.pages import Loaded
-from tests.support.hand_store import DiskHarness
-from tests.support.shelf import SIZE, assert_counted, bodies, consumer_of, paged, passing, shrink_steps
+from tests.support.manual_store import DiskHarness
+from tests.support.memory_pages import SIZE, assert_counted, bodies, consumer_of, paged, passing, shrink_steps
 from tests.support.spies import SpyConsumer, message
 
 

@@ -13,8 +13,8 @@ from leveret.backlog.walk import Walk
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
-from tests.support.hand_store import DiskHarness
-from tests.support.shelf import SIZE, consumer_of, kept, paged, shrink_steps
+from tests.support.manual_store import DiskHarness
+from tests.support.memory_pages import SIZE, consumer_of, kept, paged, shrink_steps
 
 
 @pytest.fixture(autouse=True)

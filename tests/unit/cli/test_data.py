@@ -9,7 +9,7 @@ import pytest
 from leveret.cli.data import check, progress_lines, report, run, shown
 from leveret.errors import StoreError
 from leveret.store.inspection import inspect
-from tests.support.kept_store import KeptStore
+from tests.support.synchronous_store import SynchronousStore
 
 
 def test_progress_is_a_line_now_and_then_on_a_terminal_only(
@@ -32,7 +32,7 @@ def test_little_work_tells_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: 
 
 
 def test_a_name_cannot_play_with_the_terminal(tmp_path: Path) -> None:
-    with KeptStore(tmp_path) as kept:
+    with SynchronousStore(tmp_path) as kept:
         kept.declare((1, "\x1b[2J\nis sound"), (2, "käse"), (3, ""))
     text = report(tmp_path, inspect(tmp_path))
     assert "\x1b" not in text
@@ -51,7 +51,7 @@ def test_what_goes_wrong_is_one_line_and_exit_code_two(problem: Exception, capsy
 
 
 def test_the_exit_code_says_whether_all_is_sound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with KeptStore(tmp_path) as kept:
+    with SynchronousStore(tmp_path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
     assert run(lambda: check(tmp_path, False)) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.backlog import lease_builder, lease_release
 from leveret.errors import PreconditionFailed
-from tests.support.leasing import (
+from tests.support.lease_reader import (
     TEN,
     LeaseReader,
     bodies_left,

@@ -9,7 +9,7 @@ from leveret.broker.pause import pause, resume
 from leveret.errors import PreconditionFailed
 from leveret.http.errors import Gone
 from leveret.wire.methods import BasicCancel, QueueDelete, QueuePurge
-from tests.support.leasing import (
+from tests.support.lease_reader import (
     TEN,
     LeaseReader,
     bodies_left,

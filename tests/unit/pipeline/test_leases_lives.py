@@ -8,7 +8,7 @@ from leveret.backlog import lease_builder, lease_release, pager
 from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.lease_rows import Committed, pack_committed, pack_lease
 from leveret.broker.pause import pause, resume
-from tests.support.leasing import (
+from tests.support.lease_reader import (
     TEN,
     LeaseReader,
     bodies_left,

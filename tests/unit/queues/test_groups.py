@@ -9,7 +9,7 @@ import pytest
 from leveret.queues import groups
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.groups import group_key, place_of, rank_of
-from tests.support.choices import consumer_of, die, given, message, of_groups
+from tests.support.selector_consumers import consumer_of, die, given, message, of_groups
 from tests.support.spies import QueueHarness, SpyConsumer, ready
 
 

@@ -7,8 +7,8 @@ import pytest
 from leveret.message import PERSISTENT
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
-from tests.support.choices import consumer_of, die, given, message, of_groups
-from tests.support.shelf import PagedHarness, shrink_steps
+from tests.support.memory_pages import PagedHarness, shrink_steps
+from tests.support.selector_consumers import consumer_of, die, given, message, of_groups
 from tests.support.spies import QueueHarness, SpyConsumer, ready, size_of
 
 RED, BLUE = "colour = 'red'", "colour = 'blue'"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leveret.message import Message
 from leveret.wire.content import body_of
-from tests.support.choices import consumer_of, die, message
+from tests.support.selector_consumers import consumer_of, die, message
 from tests.support.spies import Given, QueueHarness, SpyConsumer
 
 GROUPS = "aabc-"

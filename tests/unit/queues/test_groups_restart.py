@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leveret.message import PERSISTENT
 from tests.support.broker_harness import BrokerHarness
-from tests.support.choices import consumer_of, given, of_groups
+from tests.support.selector_consumers import consumer_of, given, of_groups
 from tests.support.spies import SpyConsumer
 from tests.support.store_harness import FULL_SIZE
 

@@ -7,8 +7,8 @@ import pytest
 from leveret.broker.access import in_process_access
 from leveret.broker.local import Delivered, LocalSession
 from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk
-from tests.support.choices import consumer_of, given
 from tests.support.peer_pair import Client, Content, Harness
+from tests.support.selector_consumers import consumer_of, given
 from tests.support.spies import QueueHarness, messages
 
 PULL = {"x-pull-one": True}

@@ -7,7 +7,7 @@ import pytest
 from leveret.queues import selection, selection_view, selector_masks
 from leveret.queues.classic import BURST
 from leveret.wire.content import properties_of
-from tests.support.choices import consumer_of, die, given, message
+from tests.support.selector_consumers import consumer_of, die, given, message
 from tests.support.spies import QueueHarness, ready
 from tests.support.spies import message as plain
 

@@ -8,8 +8,8 @@ from leveret.delivery.single_active import SingleActive
 from leveret.errors import AccessRefused
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.methods import BasicCancel, BasicConsume, ChannelClose
-from tests.support.choices import consumer_of, die, given
 from tests.support.peer_pair import Client, Harness
+from tests.support.selector_consumers import consumer_of, die, given
 from tests.support.spies import QueueHarness, SpyConsumer, messages
 
 

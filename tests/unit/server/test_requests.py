@@ -16,7 +16,7 @@ from leveret.store import backup as backup_module
 from leveret.store.batch import Batch
 from leveret.store.inspection import inspect
 from leveret.store.request_files import is_wanted, leave_request, read_answer, withdraw
-from tests.support.kept_store import KeptStore
+from tests.support.synchronous_store import SynchronousStore
 
 ID = "abcdef0123456789" * 2
 Job = tuple[Callable[[], object], Callable[[object], None]]
@@ -46,8 +46,8 @@ class Reader:
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> Iterator[KeptStore]:
-    with KeptStore(tmp_path / "data") as kept:
+def kept(tmp_path: Path) -> Iterator[SynchronousStore]:
+    with SynchronousStore(tmp_path / "data") as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m" * 5000])
         yield kept
@@ -59,7 +59,7 @@ def reader() -> Reader:
 
 
 @pytest.fixture
-def requests(kept: KeptStore, reader: Reader) -> Requests:
+def requests(kept: SynchronousStore, reader: Reader) -> Requests:
     made = Requests(kept.store, reader.take)
     made.start()
     reader.work_all()
@@ -71,18 +71,18 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-def ask(kept: KeptStore, target: Path) -> None:
+def ask(kept: SynchronousStore, target: Path) -> None:
     leave_request(kept.path, ID, {"kind": "backup", "target": str(target)})
 
 
-def answered(kept: KeptStore) -> dict[str, Any]:
+def answered(kept: SynchronousStore) -> dict[str, Any]:
     found = read_answer(kept.path, ID)
     assert found is not None
     withdraw(kept.path, ID)
     return found
 
 
-def leftovers(kept: KeptStore) -> list[str]:
+def leftovers(kept: SynchronousStore) -> list[str]:
     return [name for name in os.listdir(kept.path) if name.startswith("backup-")]
 
 
@@ -97,7 +97,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_backup_is_made_and_answered_with_its_figures(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path
 ) -> None:
     ask(kept, target)
     requests.look()
@@ -109,7 +109,7 @@ def test_a_backup_is_made_and_answered_with_its_figures(
 
 
 def test_other_jobs_of_the_reader_come_between_the_steps_of_a_copy(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere(monkeypatch)
     ask(kept, target)
@@ -129,7 +129,9 @@ def test_a_second_look_while_one_is_under_way_asks_nothing(reader: Reader, reque
     assert len(reader.jobs) == 1
 
 
-def test_one_request_after_the_other(kept: KeptStore, reader: Reader, requests: Requests, tmp_path: Path) -> None:
+def test_one_request_after_the_other(
+    kept: SynchronousStore, reader: Reader, requests: Requests, tmp_path: Path
+) -> None:
     other = "1" * 32
     leave_request(kept.path, other, {"kind": "backup", "target": str(tmp_path / "other")})
     ask(kept, tmp_path / "backup")
@@ -140,7 +142,7 @@ def test_one_request_after_the_other(kept: KeptStore, reader: Reader, requests: 
 
 
 def test_a_bad_target_is_refused_before_anything_is_sealed(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path
 ) -> None:
     target.mkdir()
     (target / "letter").touch()
@@ -153,7 +155,7 @@ def test_a_bad_target_is_refused_before_anything_is_sealed(
 
 
 def test_a_batch_that_fails_fails_the_backup_and_the_next_one_works(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path
 ) -> None:
     write, voided = kept.submit, list[Batch]()
     kept.submit = voided.append
@@ -179,7 +181,7 @@ def test_a_batch_that_fails_fails_the_backup_and_the_next_one_works(
 
 
 def test_a_failure_after_the_snapshot_is_no_failure_of_the_backup(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path
 ) -> None:
     ask(kept, target)
     requests.look()
@@ -191,7 +193,7 @@ def test_a_failure_after_the_snapshot_is_no_failure_of_the_backup(
 
 @pytest.mark.parametrize("is_full", [True, False])
 def test_a_store_that_cannot_write_makes_no_backup(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path, is_full: bool
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path, is_full: bool
 ) -> None:
     if is_full:
         kept.journal.batches.held = []
@@ -207,7 +209,7 @@ def test_a_store_that_cannot_write_makes_no_backup(
 
 
 def test_a_snapshot_that_fails_harms_nobody_but_the_backup(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(path: Path) -> None:
         raise RuntimeError("a bug")
@@ -223,7 +225,7 @@ def test_a_snapshot_that_fails_harms_nobody_but_the_backup(
 
 
 def test_a_request_that_is_taken_back_ends_the_copy(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere(monkeypatch)
     ask(kept, target)
@@ -239,7 +241,7 @@ def test_a_request_that_is_taken_back_ends_the_copy(
 
 
 def test_a_broker_that_stops_gives_the_copy_up_and_says_so(
-    kept: KeptStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
+    kept: SynchronousStore, reader: Reader, requests: Requests, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere(monkeypatch)
     ask(kept, target)
@@ -253,7 +255,7 @@ def test_a_broker_that_stops_gives_the_copy_up_and_says_so(
     assert leftovers(kept) == []
 
 
-def test_leftovers_of_an_earlier_life_go_at_the_start(kept: KeptStore, reader: Reader) -> None:
+def test_leftovers_of_an_earlier_life_go_at_the_start(kept: SynchronousStore, reader: Reader) -> None:
     (kept.path / f"backup-{ID}" / "journal").mkdir(parents=True)
     Requests(kept.store, reader.take).start()
     reader.work_all()

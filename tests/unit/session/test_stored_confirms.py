@@ -24,7 +24,7 @@ from leveret.wire.methods import (
     TxSelect,
 )
 from tests.support.callback_listener import CallbackListener
-from tests.support.hand_store import HandStore
+from tests.support.manual_store import ManualStore
 from tests.support.peer_pair import Client, Harness
 from tests.support.receipt_log import ReceiptLog
 from tests.support.spies import message
@@ -227,7 +227,7 @@ def test_with_the_real_journal_a_message_taken_without_acks_is_confirmed_before_
 def test_what_a_transaction_settles_is_not_confirmed_before_the_transaction_is_on_disk() -> None:
     """A crash now would bring back neither the message nor what the transaction made of it."""
     clock, early_ones = FrozenClock(), set()
-    journal = HandStore(VirtualDisk(), clock).journal
+    journal = ManualStore(VirtualDisk(), clock).journal
     journal.listener = listener = CallbackListener()
     listener.on_early = early_ones.update
     first: list[Message] = [message(b"1", persistent=True)]

@@ -25,7 +25,7 @@ from leveret.store.batch import Batch
 from leveret.store.data_dir import DataDir
 from leveret.store.inspection import inspect, read_contents
 from leveret.wire.content import body_of
-from tests.support.kept_store import KeptStore, picture, segments_of
+from tests.support.synchronous_store import SynchronousStore, picture, segments_of
 
 ID = "0123456789abcdef" * 2
 
@@ -43,7 +43,7 @@ def folder(path: Path) -> Path:
 @pytest.fixture
 def rested(path: Path) -> Path:
     """A directory with two segments and three messages, which nobody uses."""
-    with KeptStore(path, segment_size=4096) as kept:
+    with SynchronousStore(path, segment_size=4096) as kept:
         kept.declare((1, "q"), (2, "other"))
         kept.publish(1, [b"a" * 2000, b"b" * 2000])
         kept.publish(1, [b"c" * 2000])
@@ -79,7 +79,7 @@ def failing(code: int) -> Callable[..., None]:
 
 
 def test_a_snapshot_has_all_that_was_written_before_and_nothing_that_came_after(path: Path, folder: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"before"])
         kept.journal.seal(lambda segment: snapshot(path, folder, segment, kept.store.copy_definitions))
@@ -91,7 +91,7 @@ def test_a_snapshot_has_all_that_was_written_before_and_nothing_that_came_after(
 
 
 def test_the_open_segment_is_not_shared(path: Path, folder: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.journal.seal(lambda segment: snapshot(path, folder, segment, kept.store.copy_definitions))
         before = picture(folder)
@@ -102,18 +102,18 @@ def test_the_open_segment_is_not_shared(path: Path, folder: Path) -> None:
 
 def test_a_snapshot_of_a_running_broker_does_not_look_like_a_clean_stop(path: Path, folder: Path) -> None:
     """The segments of the life before end with a STOP; messages were delivered since, so they must be marked."""
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
     assert read_contents(path).recovered.clean
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.journal.seal(lambda segment: snapshot(path, folder, segment, kept.store.copy_definitions))
         assert not read_contents(folder).recovered.clean
 
 
 def test_nothing_of_later_batches_is_done_before_the_snapshot(path: Path) -> None:
     """Three batches at once, and the last one removes a segment: the moment between the second and the third counts."""
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
         waiting: list[Batch] = []
@@ -134,7 +134,7 @@ def test_segments_are_copied_where_the_file_system_has_no_links(
     path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "link", failing(errno.EPERM))
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"before"])
         kept.journal.seal(lambda segment: snapshot(path, folder, segment, kept.store.copy_definitions))
@@ -155,7 +155,7 @@ def test_at_rest_the_last_segment_is_copied_as_the_next_start_may_cut_it(rested:
         file.write(b"torn")
     snapshot_at_rest(rested, folder)
     before = picture(folder)
-    with KeptStore(rested) as kept:
+    with SynchronousStore(rested) as kept:
         kept.publish(1, [b"more"])
     assert picture(folder) == before
     assert [body[:1] for body in bodies(folder)] == [b"a", b"b", b"c"]

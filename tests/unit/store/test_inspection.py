@@ -17,7 +17,7 @@ from leveret.store.inspection import Stored, inspect, read_contents
 from leveret.store.pages import Fetched, Pieces, fetch
 from leveret.store.recovery import Damaged
 from leveret.wire.content import body_of
-from tests.support.kept_store import WALL, KeptStore, picture, segments_of
+from tests.support.synchronous_store import WALL, SynchronousStore, picture, segments_of
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def refusal(path: Path) -> str:
 
 
 def test_messages_are_counted_per_queue_with_its_names(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "mail"), (2, "idle"))
         kept.declare((3, "mail"), vhost="shop")
         kept.publish(1, [b"a", b"bb"])
@@ -65,7 +65,7 @@ def test_messages_are_counted_per_queue_with_its_names(path: Path) -> None:
 
 
 def test_messages_of_a_deleted_queue_are_told_apart_and_keep_no_segment_alive(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "stays"), (2, "goes"))
         kept.publish(2, [b"x" * 100] * 3)
         kept.publish(1, [b"y" * 100])
@@ -79,7 +79,7 @@ def test_messages_of_a_deleted_queue_are_told_apart_and_keep_no_segment_alive(pa
 
 
 def test_the_live_share_of_a_segment_falls_as_messages_are_settled(path: Path) -> None:
-    with KeptStore(path, segment_size=4096) as kept:
+    with SynchronousStore(path, segment_size=4096) as kept:
         kept.declare((1, "q"))
         for _ in range(4):
             kept.publish(1, [b"x" * 1900])
@@ -98,7 +98,7 @@ def test_the_live_share_of_a_segment_falls_as_messages_are_settled(path: Path) -
 def test_looking_changes_not_a_byte_and_not_a_time(path: Path, tmp_path: Path, is_clean: bool) -> None:
     """Also beside a database whose latest rows are in its write-ahead log only, as a killed broker leaves it."""
     copy = tmp_path / "copy"
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
         shutil.copytree(path, copy)
@@ -117,7 +117,7 @@ def test_looking_changes_not_a_byte_and_not_a_time(path: Path, tmp_path: Path, i
 
 
 def test_a_torn_tail_is_told_and_is_no_damage(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"first"])
         whole = segments_of(path)[-1].stat().st_size
@@ -134,7 +134,7 @@ def test_a_torn_tail_is_told_and_is_no_damage(path: Path) -> None:
 
 
 def test_damage_is_told_with_its_place_and_costs_only_itself(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         places = []
         for body in (b"first", b"second", b"third"):
@@ -149,7 +149,7 @@ def test_damage_is_told_with_its_place_and_costs_only_itself(path: Path) -> None
 
 
 def test_definitions_that_are_no_database_are_a_fault_and_the_journal_is_read_all_the_same(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
     (path / "meta.db").write_bytes(b"these are not the definitions you are looking for" * 100)
@@ -160,7 +160,7 @@ def test_definitions_that_are_no_database_are_a_fault_and_the_journal_is_read_al
 
 
 def test_definitions_that_are_missing_under_messages_are_a_fault(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
     (path / "meta.db").unlink()
@@ -169,14 +169,14 @@ def test_definitions_that_are_missing_under_messages_are_a_fault(path: Path) -> 
 
 
 def test_a_new_directory_without_anything_is_sound(path: Path) -> None:
-    with KeptStore(path):
+    with SynchronousStore(path):
         pass
     (path / "meta.db").unlink()
     assert inspect(path).contents.is_sound
 
 
 def test_a_damaged_page_of_the_definitions_is_a_fault(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare(*[(number, f"queue {number}") for number in range(1, 400)])
     size = apsw.Connection(str(path / "meta.db")).pragma("page_size")
     data = (path / "meta.db").read_bytes()
@@ -198,14 +198,14 @@ def test_a_folder_that_is_no_data_directory_is_refused_with_the_remedy(tmp_path:
 
 
 def test_a_newer_format_is_refused_with_the_remedy(path: Path) -> None:
-    with KeptStore(path):
+    with SynchronousStore(path):
         pass
     (path / "format").write_text("leveret data directory, format 7\n")
     assert "format 7, this Leveret reads up to 1: upgrade" in refusal(path)
 
 
 def test_definitions_of_a_newer_version_are_refused_by_their_own_name(path: Path) -> None:
-    with KeptStore(path):
+    with SynchronousStore(path):
         pass
     db = apsw.Connection(str(path / "meta.db"))
     db.pragma("user_version", 99)
@@ -217,7 +217,7 @@ def test_definitions_of_a_newer_version_are_refused_by_their_own_name(path: Path
 
 
 def test_messages_come_in_the_order_of_delivery_with_all_that_is_known(path: Path) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         kept.publish(1, [b"a", b"b", b"c"])
         kept.publish(1, [b"urgent"], lane=9)
@@ -235,7 +235,7 @@ def test_messages_come_in_the_order_of_delivery_with_all_that_is_known(path: Pat
 
 
 def test_nobody_knows_what_was_redelivered_after_a_crash(path: Path) -> None:
-    kept = KeptStore(path)
+    kept = SynchronousStore(path)
     kept.declare((1, "q"))
     kept.publish(1, [b"m"])
     kept.crash()
@@ -244,7 +244,7 @@ def test_nobody_knows_what_was_redelivered_after_a_crash(path: Path) -> None:
 
 
 def test_a_long_queue_is_read_in_small_slices(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "q"))
         for first in range(0, 300, 10):
             kept.publish(1, [b"%03d" % number * 30 for number in range(first, first + 10)])

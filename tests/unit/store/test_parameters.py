@@ -13,7 +13,7 @@ from leveret.errors import StoreError
 from leveret.store.definitions import Definitions, ParameterRow, Put, QueueRow, Row, VhostRow
 from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.inspection import inspect, read_definitions
-from tests.support.kept_store import KeptStore
+from tests.support.synchronous_store import SynchronousStore
 
 POLICY = ParameterRow("/", "policy", "limits", b'{"pattern": "^a", "definition": {"max-length": 5}}')
 OLDER_ROWS: list[Row] = [VhostRow("/", None, None), QueueRow(3, "/", "q", False, b"")]
@@ -68,7 +68,7 @@ def test_table_that_was_always_there_is_not_made_again_when_it_is_missing(tmp_pa
 
 
 def test_check_counts_parameters_and_reads_older_directories_without_changing_them(tmp_path: Path) -> None:
-    with KeptStore(tmp_path / "data") as kept:
+    with SynchronousStore(tmp_path / "data") as kept:
         kept.declare((1, "q"))
     meta = tmp_path / "data" / "meta.db"
     make_older(meta)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from leveret.client.arrivals import Delivery
 from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
 from leveret.wire.properties import Properties, encode_properties
-from tests.support.hand_clock import HandClock
+from tests.support.manual_clock import ManualClock
 
 
 class Wire:
@@ -109,6 +109,6 @@ def test_the_broker_is_left_with_what_nobody_settled(steps: list[tuple[Outcome, 
 def test_a_message_is_dead_when_its_whole_life_has_passed_since_it_came(life: str | None, is_dead: bool) -> None:
     line = Line(0)
     entry = line._entry(1, encode_properties(Properties(expiration=life)))
-    clock = HandClock()
+    clock = ManualClock()
     entry.arrived = clock.now() - 10
     assert entry.is_expired(clock) is is_dead

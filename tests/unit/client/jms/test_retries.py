@@ -10,7 +10,7 @@ from leveret.client.arrivals import Delivery
 from leveret.client.jms.delivered import Dispatched
 from leveret.client.jms.redelivery import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
-from tests.support.hand_clock import HandClock
+from tests.support.manual_clock import ManualClock
 
 
 def entry(tag: int, redeliveries: int) -> Dispatched:
@@ -22,7 +22,7 @@ def entry(tag: int, redeliveries: int) -> Dispatched:
 @pytest.mark.feature("S3-15", "S3-21")
 def test_the_line_stands_still_until_the_last_of_its_pauses_is_over() -> None:
     """A short pause does not end a longer one."""
-    clock, line = HandClock(), list[Dispatched]()
+    clock, line = ManualClock(), list[Dispatched]()
     policy = RedeliveryPolicy(use_exponential_backoff=True, multiplier=5)
     retries = Retries(policy, clock, line.extend, lambda: None)
     retries.add([entry(2, 2)])

@@ -1,7 +1,7 @@
-"""A disk for queues that page out, in memory: what is on it, and when it answers, is up to the test.
+"""An in-memory disk for queues that page out: the test controls its content and when its operations finish.
 
-A Shelf is the log and the pages of a queue in one place. What is appended is on disk once ``sync`` is called; loads
-begin when the queue asks and end when the test says so, in the order in which they began.
+MemoryPages is both the log and the pages of a queue. Appended records are on disk after ``sync``; loads begin when the
+queue requests them and finish when the test completes them, in the order in which they began.
 
     harness = PagedHarness(limit=1_000)
     queue = harness.queue(durable=True)
@@ -78,7 +78,7 @@ class Load(NamedTuple):
     end: Callable[[], None]
 
 
-class Shelf(SpyLog):
+class MemoryPages(SpyLog):
     def __init__(self, wall: Callable[[], float] = lambda: 0.0) -> None:
         super().__init__()
         self.wall = wall
@@ -192,7 +192,7 @@ class PagedHarness(QueueHarness):
     """A harness with a disk. ``limit`` is what a queue may hold, in bytes of content."""
 
     def __init__(self, limit: int = 1 << 20) -> None:
-        self.shelf = Shelf()
+        self.shelf = MemoryPages()
         super().__init__(self.shelf)
         self.shelf.wall = self.clock.wall
         self.context.pages = self.shelf

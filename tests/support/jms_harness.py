@@ -9,7 +9,7 @@ from typing import Any
 import leveret
 from leveret.client import Channel, Properties
 from leveret.client.jms import AckMode, Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session
-from tests.support.hand_clock import HandClock
+from tests.support.manual_clock import ManualClock
 from tests.support.peers import inside
 
 PATIENCE = 15.0
@@ -18,7 +18,7 @@ PATIENCE = 15.0
 class JmsWorld:
     """``channel`` is for what happens beside JMS."""
 
-    def __init__(self, broker: leveret.Broker, connection: Connection, channel: Channel, clock: HandClock) -> None:
+    def __init__(self, broker: leveret.Broker, connection: Connection, channel: Channel, clock: ManualClock) -> None:
         self.broker = broker
         self.connection = connection
         self.channel = channel
@@ -84,7 +84,7 @@ def play(broker: leveret.Broker, scene: Callable[[JmsWorld], Awaitable[None]], u
     """``options`` are those of the factory. The connection is started."""
 
     async def run() -> None:
-        clock = HandClock()
+        clock = ManualClock()
         async with asyncio.timeout(PATIENCE):
             factory = ConnectionFactory(uri or broker.amqp_url, **options)
             factory.clock = clock

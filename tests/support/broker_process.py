@@ -18,7 +18,7 @@ SRC = Path(__file__).parents[2] / "src"
 OFF = ("--http-port", "off", "--https-port", "off", "--stomp-port", "off")
 
 
-class Serving:
+class BrokerProcess:
     """A running broker; ``url("amqp")`` is what its banner says, ``log()`` what it has logged so far."""
 
     def __init__(

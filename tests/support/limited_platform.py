@@ -140,7 +140,7 @@ def _run_command(url: str, arguments: list[str]) -> None:
 
 def ran(system: str, task: str, source: Path) -> str:
     """What such a process wrote; it must have ended well."""
-    command = [sys.executable, "-m", "tests.support.poor_platform", system, task]
+    command = [sys.executable, "-m", "tests.support.limited_platform", system, task]
     environ = {**os.environ, "PYTHONPATH": str(source)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environ, check=False)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -1,12 +1,12 @@
-"""`format("leveret")` with traps in it: what Spark calls in its many processes, unchanged but for points to stop at.
+"""`format("leveret")` with failpoints: the code that Spark calls in its processes, unchanged except for the failpoints.
 
-    fetch      a task has read a part of an answer, and the broker has not sent the rest
+    fetch      a task has read part of a response, and the broker has not sent the rest
     written    a task has all its rows at the broker (staged or published), and has not told Spark
     staged     all tasks are done and the commit is about to be sent
-    committed  the broker has committed, and Spark does not know
+    committed  the broker has committed, and Spark has not received the response
 
-The traps of a pipeline are named after it: `orders.fetch`. Its name is its exchange, and the consumer's name of its
-source.
+Failpoints are named after their pipeline: `orders.fetch`. The pipeline has the name of its exchange and of the consumer
+of its source.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from leveret.spark import LeveretDataSource, broker_client
 from leveret.spark.lease_reader import LeaseReader
 from leveret.spark.sink_writer import BATCH_ID, StreamSink, task_context, written_by
 from leveret.spark.stream_reader import StreamReader
-from tests.support.traps import FOLDER, Traps
+from tests.support.failpoints import FOLDER, Failpoints
 
 # So small that a broker cannot hand an answer over to the kernel and forget about it: together about 150 kB fit.
 RECEIVE_BYTES, SEGMENT_BYTES = 4096, 536
 
 
-def traps() -> Traps:
-    return Traps(Path(os.environ[FOLDER]))
+def failpoints() -> Failpoints:
+    return Failpoints(Path(os.environ[FOLDER]))
 
 
 class Fetching:
@@ -46,18 +46,18 @@ class Fetching:
     connections = 0
 
 
-class TrappedResponse(http.client.HTTPResponse):
+class FailpointResponse(http.client.HTTPResponse):
     """The trap is behind the first bytes of an answer in Arrow."""
 
     def read(self, amt: int | None = None) -> bytes:
         data = super().read(amt)
         if data and Fetching.pipeline and self.getheader("content-type", "").endswith("arrow.stream"):
-            traps().pass_by(f"{Fetching.pipeline}.fetch", Fetching.batch, bytes=len(data))
+            failpoints().pass_by(f"{Fetching.pipeline}.fetch", Fetching.batch, bytes=len(data))
         return data
 
 
-class TrappedConnection(http.client.HTTPConnection):
-    response_class = TrappedResponse
+class FailpointConnection(http.client.HTTPConnection):
+    response_class = FailpointResponse
 
     def connect(self) -> None:
         self.sock = socket.socket()
@@ -68,15 +68,15 @@ class TrappedConnection(http.client.HTTPConnection):
         Fetching.connections += 1
 
 
-class TrappedHttpConnection(HttpConnection):
+class FailpointHttpConnection(HttpConnection):
     def __init__(self, scheme: str, host: str, port: int, seconds: float) -> None:
         super().__init__(scheme, host, port, seconds)
-        self._connection = TrappedConnection(host, port, timeout=seconds)
+        self._connection = FailpointConnection(host, port, timeout=seconds)
 
 
 def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A fetch whose answers have the trap in them; notes how many connections and rows it took."""
-    broker_client.HttpConnection = TrappedHttpConnection  # type: ignore[misc]
+    broker_client.HttpConnection = FailpointHttpConnection  # type: ignore[misc]
     Fetching.pipeline, Fetching.batch, Fetching.connections = pipeline, current_batch(), 0
     rows = 0
     try:
@@ -86,27 +86,27 @@ def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     finally:
         broker_client.HttpConnection = HttpConnection  # type: ignore[misc]
         Fetching.pipeline = ""
-    traps().note(f"{pipeline}.fetches", batch=Fetching.batch, connections=Fetching.connections, rows=rows)
+    failpoints().note(f"{pipeline}.fetches", batch=Fetching.batch, connections=Fetching.connections, rows=rows)
 
 
 def current_batch() -> int:
     return int(TaskContext.get().getLocalProperty(BATCH_ID))
 
 
-class TrappedStreamReader(StreamReader):
+class FailpointStreamReader(StreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return watched(self._options.consumer or "", super().read(partition))
 
 
-class TrappedLeaseReader(LeaseReader):
+class FailpointLeaseReader(LeaseReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return watched(self._options.consumer or "", super().read(partition))
 
 
-TRAPPED = {StreamReader: TrappedStreamReader, LeaseReader: TrappedLeaseReader}
+TRAPPED = {StreamReader: FailpointStreamReader, LeaseReader: FailpointLeaseReader}
 
 
-class TrappedSink(StreamSink):
+class FailpointSink(StreamSink):
     pipeline: str
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
@@ -114,20 +114,20 @@ class TrappedSink(StreamSink):
         task = task_context()
         seen = {"partition": task.partitionId(), "attempt": task.attemptNumber(), "stages": written.stages}
         seen |= {"messages": written.messages}
-        traps().note(f"{self.pipeline}.writes", batch=current_batch(), **seen)
+        failpoints().note(f"{self.pipeline}.writes", batch=current_batch(), **seen)
         if written.messages:
-            traps().pass_by(f"{self.pipeline}.written", current_batch(), **seen)
+            failpoints().pass_by(f"{self.pipeline}.written", current_batch(), **seen)
         return written
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         stages = [stage for one in written_by(messages) for stage in one.stages]
-        traps().note(f"{self.pipeline}.commits", batch=batchId, stages=stages)
-        traps().pass_by(f"{self.pipeline}.staged", batchId)
+        failpoints().note(f"{self.pipeline}.commits", batch=batchId, stages=stages)
+        failpoints().pass_by(f"{self.pipeline}.staged", batchId)
         super().commit(messages, batchId)
-        traps().pass_by(f"{self.pipeline}.committed", batchId)
+        failpoints().pass_by(f"{self.pipeline}.committed", batchId)
 
 
-class TrappedSource(LeveretDataSource):
+class FailpointSource(LeveretDataSource):
     """Registered in the place of the usual one."""
 
     def streamReader(self, schema: StructType) -> Any:
@@ -137,6 +137,6 @@ class TrappedSource(LeveretDataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         writer = super().streamWriter(schema, overwrite)
-        writer.__class__ = TrappedSink
+        writer.__class__ = FailpointSink
         writer.pipeline = self.options["exchange"]
         return writer

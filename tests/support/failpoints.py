@@ -25,7 +25,7 @@ class Sprung(Exception):
     """A trap that was armed to fail."""
 
 
-class Traps:
+class Failpoints:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 
-class HandTimer:
+class ManualTimer:
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback: Callable[[], object] | None = callback
 
@@ -14,17 +14,17 @@ class HandTimer:
         self.callback = None
 
 
-class HandClock:
+class ManualClock:
     def __init__(self) -> None:
         self._now = 1_000.0
-        self._due: list[tuple[float, int, HandTimer]] = []
+        self._due: list[tuple[float, int, ManualTimer]] = []
         self._made = 0
 
     def now(self) -> float:
         return self._now
 
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> HandTimer:
-        timer = HandTimer(callback)
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> ManualTimer:
+        timer = ManualTimer(callback)
         self._made += 1
         heappush(self._due, (self._now + seconds, self._made, timer))
         return timer

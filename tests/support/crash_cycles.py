@@ -15,7 +15,9 @@ from pathlib import Path
 from random import Random
 
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+from tests.support.broker_process import BrokerProcess
 from tests.support.declarer import Declarer, look
+from tests.support.forked_broker import ForkedBroker
 from tests.support.histories import History
 from tests.support.links import Link
 from tests.support.loads import (
@@ -29,15 +31,13 @@ from tests.support.loads import (
     drain,
     run_life,
 )
-from tests.support.serving import Serving
-from tests.support.warm_serving import WarmServing
 
-Serve = Callable[[], Serving]
-End = Callable[[Serving], None]
+Serve = Callable[[], BrokerProcess]
+End = Callable[[BrokerProcess], None]
 TOPOLOGY = {("exchange", "fan"), *(("queue", queue) for queue in QUEUES)}
 
 
-class Lives:
+class CrashCycles:
     def __init__(self, serve: Serve, seed: int) -> None:
         self.serve = serve
         self.seed = seed
@@ -99,7 +99,7 @@ class Lives:
             problem.add_note(f"LEVERET_CRASH_SEED={self.seed}, life {self.history.life}")
             raise
 
-    def judge(self, serving: Serving) -> None:
+    def judge(self, serving: BrokerProcess) -> None:
         """What the history found, and what the broker itself found wrong."""
         log = serving.log()
         troubles = [line for line in log.splitlines() if re.match(r"\S+ \S+ (error|critical) ", line)]
@@ -155,9 +155,9 @@ class Lives:
 def serving_from(folder: Path, random: Random, *flags: str) -> Serve:
     """A new broker on the same data each time; now and then with tiny segments, or little memory for bodies."""
 
-    def serve() -> Serving:
+    def serve() -> BrokerProcess:
         segment = random.choice(("64KiB", "1MiB", "64MiB"))
         memory = random.choice(("64KiB", "64MiB"))
-        return WarmServing(folder, "--segment-size", segment, "--queue-memory", memory, *flags)
+        return ForkedBroker(folder, "--segment-size", segment, "--queue-memory", memory, *flags)
 
     return serve

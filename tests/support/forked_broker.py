@@ -1,10 +1,10 @@
-"""``leveret serve`` as a process of its own that starts in a tenth of the time: forked where all is imported already.
+"""``leveret serve`` as a separate process that starts in a tenth of the time: forked from a process with all imports.
 
-For tests that start many brokers and are about what these do, not about how a Python begins (tests/support/warm_room.py
-says what is the same and what is not). There are two rooms that take turns, each with its own seed of hashes, so that
-what one life puts on disk is never read by one that sorts its sets in the same way.
+For tests that start many brokers and do not test how Python starts; tests/support/fork_server.py says what differs.
+Two fork servers alternate, each with its own hash seed, so that the files of one broker process are never read by a
+process that iterates over sets in the same order.
 
-With LEVERET_COLD_STARTS=1, and where there is no such fork, each is started like any program.
+With LEVERET_COLD_STARTS=1, and on systems without such a fork, each broker starts as an ordinary program.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from functools import cache
 from itertools import count
 from typing import BinaryIO
 
-from tests.support.serving import SRC, Serving
+from tests.support.broker_process import SRC, BrokerProcess
 
 ROOT = SRC.parent
 IS_COLD = sys.platform != "linux" or bool(os.environ.get("LEVERET_COLD_STARTS"))
 turns = count()
 
 
-class WarmRoom:
+class ForkServer:
     def __init__(self, preloaded: str) -> None:
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environ = {**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{ROOT}", "LD_PRELOAD": preloaded}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.warm_room", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=environ,
@@ -44,7 +44,7 @@ class WarmRoom:
         atexit.register(self.close)
 
     def start(self, arguments: Sequence[str], environ: Mapping[str, str], stdout: int, stderr: int) -> socket.socket:
-        """The link to the new process."""
+        """Start a process and return the link to it."""
         ours, theirs = socket.socketpair()
         request = {"arguments": arguments, "environ": environ, "folder": os.getcwd()}
         with theirs:
@@ -57,12 +57,12 @@ class WarmRoom:
 
 
 @cache
-def warm_room(turn: int, preloaded: str) -> WarmRoom:
-    return WarmRoom(preloaded)
+def fork_server(turn: int, preloaded: str) -> ForkServer:
+    return ForkServer(preloaded)
 
 
-class WarmProcess:
-    """As much of ``subprocess.Popen`` as tests use."""
+class ForkedProcess:
+    """The part of ``subprocess.Popen`` that the tests use."""
 
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], stderr: BinaryIO) -> None:
         self.args = [sys.executable, "-m", "leveret.cli.main", *arguments]
@@ -70,22 +70,22 @@ class WarmProcess:
         reading, writing = os.pipe()
         self.stdout: BinaryIO = os.fdopen(reading, "rb")
         try:
-            room = warm_room(next(turns) % 2, environ.get("LD_PRELOAD", ""))
-            self._link = room.start(arguments, environ, writing, stderr.fileno())
+            server = fork_server(next(turns) % 2, environ.get("LD_PRELOAD", ""))
+            self._link = server.start(arguments, environ, writing, stderr.fileno())
         finally:
             os.close(writing)
         self.pid = self._next_number(30)
 
     def _next_number(self, seconds: float) -> int:
-        """A number is so short that it comes whole."""
+        """Read one line with a number."""
         if not select.select([self._link], [], [], seconds)[0]:
             raise subprocess.TimeoutExpired(self.args, seconds)
-        told = b""
-        while not told.endswith(b"\n"):
+        line = b""
+        while not line.endswith(b"\n"):
             part = self._link.recv(1)
-            assert part, "the room has fallen in"
-            told += part
-        return int(told)
+            assert part, "the fork server ended"
+            line += part
+        return int(line)
 
     def poll(self) -> int | None:
         try:
@@ -107,14 +107,14 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
     def abandon(self) -> None:
-        """As if this process had ended."""
+        """Close the link, as the end of this process would."""
         self._link.close()
 
 
-class WarmServing(Serving):
+class ForkedBroker(BrokerProcess):
     def begin(
         self, arguments: Sequence[str], log: BinaryIO, environ: Mapping[str, str], before: Callable[[], None] | None
-    ) -> subprocess.Popen[bytes] | WarmProcess:
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
         if IS_COLD or before is not None:
             return super().begin(arguments, log, environ, before)
-        return WarmProcess(arguments, environ, log)
+        return ForkedProcess(arguments, environ, log)

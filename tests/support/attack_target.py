@@ -9,17 +9,17 @@ from types import TracebackType
 from typing import Self
 
 from leveret.wire.methods import BasicGet, BasicGetOk, QueueDeclare, QueueDeclareOk
+from tests.support.broker_process import BrokerProcess
 from tests.support.bystander import Bystander, Latencies
 from tests.support.http_api import HttpApi
 from tests.support.raw_client import RawClient, eventually
-from tests.support.serving import Serving
 
 WATERMARK = 200 << 20
 LONGEST_WAIT = 1.0  # seconds of the bystander, on a machine with two cores that also runs the attacker
 P99 = 0.1  # seconds
 
 
-class Attacked(Serving):
+class AttackTarget(BrokerProcess):
     def __init__(
         self,
         folder: Path,

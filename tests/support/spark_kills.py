@@ -19,11 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.lasting_broker import LastingBroker
+from tests.support.broker_process import SRC
+from tests.support.failpoints import FOLDER, Failpoints
 from tests.support.programs import require_java
-from tests.support.serving import SRC
+from tests.support.restartable_broker import RestartableBroker
 from tests.support.spark_pipelines import Pipeline
-from tests.support.traps import FOLDER, Traps
 
 REPOSITORY = SRC.parent
 LOCAL = "local[4,4]"  # room for tasks that stand in a trap; four attempts for each task
@@ -50,9 +50,9 @@ class Driver:
     def __init__(
         self,
         folder: Path,
-        broker: LastingBroker,
+        broker: RestartableBroker,
         pipelines: Sequence[Pipeline],
-        traps: Traps | None = None,
+        failpoints: Failpoints | None = None,
         *,
         master: str = LOCAL,
         settings: Mapping[str, str] | None = None,
@@ -64,7 +64,7 @@ class Driver:
     ) -> None:
         require_java()
         folder.mkdir(parents=True, exist_ok=True)
-        self.traps = traps
+        self.failpoints = failpoints
         self._is_over = False
         self._log, self._begun = folder / "driver.log", folder / "begun"
         # What a killed driver leaves behind goes away with the test's folder.
@@ -75,7 +75,7 @@ class Driver:
             "settings": {"spark.master": master, **SETTINGS, **places, **(settings or {})},
             "begun": str(self._begun),
             "shuffled": SHUFFLED,
-            "trapped": traps is not None,
+            "trapped": failpoints is not None,
             "signed": signed,
             "carried": carried,
             "endless": endless,
@@ -87,7 +87,11 @@ class Driver:
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env={**spark_environment(folder), **(environ or {}), FOLDER: str(traps.folder) if traps else ""},
+                env={
+                    **spark_environment(folder),
+                    **(environ or {}),
+                    FOLDER: str(failpoints.folder) if failpoints else "",
+                },
                 start_new_session=True,
             )
 
@@ -118,8 +122,8 @@ class Driver:
             self._is_over = True
 
     def await_traps(self, *names: str) -> None:
-        assert self.traps is not None
-        self.traps.await_hits(names, self.is_alive)
+        assert self.failpoints is not None
+        self.failpoints.await_hits(names, self.is_alive)
 
     def await_end(self, seconds: float = 300.0) -> None:
         code = self.process.wait(seconds)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import leveret
 from leveret.client import Channel, Connection, Consumer, Delivery
 from tests.support.chaos_proxy import ChaosProxy
-from tests.support.failing_over import failing_over, run, told
+from tests.support.failover_client import failing_over, run, told
 
 T = TypeVar("T")
 

@@ -1,14 +1,14 @@
-"""A process that has the whole broker imported, and forks itself for everybody who wants to run ``leveret``.
+"""A process that has imported the whole broker and forks itself for every request to run ``leveret``.
 
-Importing takes most of a start. What comes out of the fork is a process of its own: it has its own memory, files,
-signals and end, and dies of kill -9 like any other. It runs ``leveret`` from the command line on.
+Importing takes most of the start. A forked process is separate: it has its own memory, files, signals and exit, and
+kill -9 ends it like any other. It runs ``leveret`` from the parsing of the command line on.
 
     control socket ->  {"arguments", "environ", "folder"} with stdout, stderr and a link
-    link           <-  the process id, then, when it has ended, its exit status as ``subprocess`` tells it
-                   ->  nothing; when the other side closes it, whatever still runs is killed
+    link           <-  the process id, then, when it has ended, its exit status as in ``subprocess``
+                   ->  nothing; when the other side closes it, the process is killed
 
-Between the room and each process stands a keeper, which alone waits for it. The process stays a zombie until the link
-is closed, so that its number is nobody else's as long as somebody may send it a signal.
+Between the fork server and each process there is a keeper process, which alone waits for it. The process stays a zombie
+until the link is closed, so that its process id is not reused as long as the test may send it a signal.
 """
 
 from __future__ import annotations

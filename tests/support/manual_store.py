@@ -1,6 +1,6 @@
 """A store whose writer and reader are hands of the test: nothing reaches the disk, or comes from it, by itself.
 
-    store = HandStore(VirtualDisk(), clock)
+    store = ManualStore(VirtualDisk(), clock)
     ...
     store.write()       # the writer does what waits, and the receipts are granted
     store.read()        # the reader does the first job that waits, and answers
@@ -40,7 +40,7 @@ def run_job(job: Callable[[], object], done: Callable[[object], None]) -> None:
     done(result)
 
 
-class HandStore(Store):
+class ManualStore(Store):
     def __init__(self, disk: VirtualDisk, clock: Clock, segment_size: int = 64 << 10) -> None:
         super().__init__(Path("nowhere"), segment_size=segment_size, synced=True, clock=clock)
         self.disk = disk
@@ -103,7 +103,7 @@ class DiskHarness(QueueHarness):
     def __init__(self, limit: int, segment_size: int = 64 << 10) -> None:
         super().__init__()
         self.disk = VirtualDisk()
-        self.store = HandStore(self.disk, self.clock, segment_size)
+        self.store = ManualStore(self.disk, self.clock, segment_size)
         self.log = self.store.journal
         self.context.log = self.log
         self.context.pages = self.store.pages

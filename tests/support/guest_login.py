@@ -6,4 +6,4 @@ from dataclasses import replace
 
 import leveret
 
-KNOWN_LOGIN = replace(leveret.Broker().settings, default_password="guest")
+GUEST_LOGIN = replace(leveret.Broker().settings, default_password="guest")

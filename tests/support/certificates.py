@@ -1,4 +1,4 @@
-"""Certificates of a test's own, and clients that trust them."""
+"""Certificates for tests, and TLS contexts of clients that trust them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapUser
 from leveret.config import Settings
 
 
-class Papers:
+class CertificateFiles:
     """The files of a server, written anew as often as one likes, and clients that trust their authority."""
 
     def __init__(self, folder: Path) -> None:
@@ -60,9 +60,9 @@ def der(issued: trustme.LeafCert) -> bytes:
     return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
 
 
-def shown(url: str, papers: Papers) -> bytes:
+def shown(url: str, certificates: CertificateFiles) -> bytes:
     """The certificate that a new peer meets."""
     address = urlsplit(url)
     with socket.create_connection((address.hostname or "", address.port or 0), 5) as plain:
-        with papers.client().wrap_socket(plain, server_hostname="127.0.0.1") as sealed:
+        with certificates.client().wrap_socket(plain, server_hostname="127.0.0.1") as sealed:
             return sealed.getpeercert(binary_form=True) or b""

@@ -33,7 +33,7 @@ class Known(NamedTuple):
     returned: dict[Key, int]
 
 
-class KnownJournal:
+class RecordedJournal:
     def __init__(self, disk: VirtualDisk, full_size: int) -> None:
         self.disk = disk
         self.full_size = full_size
@@ -109,7 +109,7 @@ class KnownJournal:
         return there == self.disk.read(record.path, record.at, record.end - record.at)
 
 
-def made(full_size: int, turns: int, body: int, seed: int = 21) -> KnownJournal:
+def made(full_size: int, turns: int, body: int, seed: int = 21) -> RecordedJournal:
     """Five queues, one with priorities; single messages, runs, fan-outs, groups, settles and returns."""
     random = Random(seed)
     harness = StoreHarness(full_size=full_size)
@@ -137,4 +137,4 @@ def made(full_size: int, turns: int, body: int, seed: int = 21) -> KnownJournal:
             harness.journal.returned(queues[3], 0, 1 + turn // 3, 1, 1 + turn % 2)
             harness.journal.promise()
         harness.rest()
-    return KnownJournal(harness.disk.copy(), full_size)
+    return RecordedJournal(harness.disk.copy(), full_size)

@@ -7,18 +7,18 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.support.serving import Serving
+from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
 
 STARTING = 30.0  # seconds, on a machine where Spark works beside it
 
 
-class LastingBroker:
+class RestartableBroker:
     """A broker that comes back on the same ports with the same data."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._serving = Serving(folder, "--http-port", "0")
+        self._serving = BrokerProcess(folder, "--http-port", "0")
         try:
             self._serving.banner(STARTING)
         except BaseException:
@@ -43,7 +43,7 @@ class LastingBroker:
 
     def start(self) -> None:
         port, http_port = (str(urlsplit(url).port) for url in (self.amqp, self.endpoint))
-        self._serving = Serving(self._folder, "--http-port", http_port, port=port)
+        self._serving = BrokerProcess(self._folder, "--http-port", http_port, port=port)
         self._serving.banner(STARTING)
 
     def connect(self) -> SparkBroker:

@@ -20,7 +20,7 @@ from leveret.wire.properties import Properties
 WALL = 1_700_000_000.0  # the only moment there is
 
 
-class KeptStore:
+class SynchronousStore:
     """``with`` ends it in good order; without, it is as after a crash."""
 
     def __init__(self, path: Path, *, segment_size: int = 1 << 20) -> None:
