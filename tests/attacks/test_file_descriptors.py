@@ -33,7 +33,7 @@ def all_confirmed(publisher: Publishing) -> bool:
     return publisher.hear(lambda: not publisher.pending) and not publisher.nacked
 
 
-def test_persistent_messages_are_confirmed_while_strangers_use_up_the_descriptors(tmp_path: Path) -> None:
+def test_persistent_messages_are_confirmed_while_other_clients_use_up_the_descriptors(tmp_path: Path) -> None:
     with (
         AttackTarget(tmp_path, "--segment-size", "64KiB", before=few_descriptors) as attacked,
         Publishing(attacked.url()) as publisher,
