@@ -62,10 +62,7 @@ SETTINGS = Settings(
 REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(SETTINGS) as running:
-        yield running
+pytestmark = pytest.mark.broker(SETTINGS)
 
 
 @pytest.fixture

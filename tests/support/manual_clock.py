@@ -1,4 +1,4 @@
-"""A clock for the client that only a test moves. What is due is called in the order of its time."""
+"""A clock for the client that the test advances. Due timers are called in the order of their time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ManualClock:
 
     @property
     def pending(self) -> list[float]:
-        """In how many seconds something is due."""
+        """The seconds until each timer is due."""
         return sorted(round(when - self._now, 6) for when, _, timer in self._due if timer.callback is not None)
 
     def advance(self, seconds: float) -> None:

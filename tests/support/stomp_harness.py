@@ -34,7 +34,7 @@ class StompSocket(Socket):
 
 
 class StompPeer:
-    """One STOMP connection. Everything heard is kept until it is asked for."""
+    """One STOMP connection. Everything received is kept until the test reads it."""
 
     def __init__(self, harness: Harness, name: str = "stomp") -> None:
         self.harness = harness
@@ -70,7 +70,7 @@ class StompPeer:
         return True
 
     def ask(self, command: str, body: bytes = b"", **headers: object) -> list[StompFrame]:
-        """Say one frame; everything heard since."""
+        """Send one frame and return everything received since."""
         self.feed(made(command, dashed(headers), body))
         return self.heard()
 
