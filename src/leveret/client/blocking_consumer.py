@@ -8,8 +8,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from leveret.client.arrivals import Delivery
 from leveret.client.errors import ClientError, Closed
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.blocking_channel import Channel

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from leveret.client.arrivals import Delivery, Fetched, Returned
 from leveret.client.callbacks import Beside, call_back
+from leveret.client.closable import Closable
 from leveret.client.confirms import Confirms, Settled
 from leveret.client.consumers import Consumer, OnDelivery, cancelled
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, told_by_peer
 from leveret.client.mandatory import Likeness, likeness_of
+from leveret.client.messages import Delivery, Fetched, Returned
 from leveret.client.publish_frames import ACK, ACK_IDS, BODY, HEAD_OVERHEAD, HEADER, Route, route_frame, too_large
 from leveret.errors import UnexpectedFrame
 from leveret.wire import methods as m
@@ -33,7 +34,9 @@ NO_PROPERTIES = Properties()
 NO_HEAD = encode_properties(NO_PROPERTIES)
 
 
-class Channel:
+class Channel(Closable):
+    life = 0  # how many connections below it were lost
+
     def __init__(self, connection: Connection, number: int) -> None:
         loop = asyncio.get_running_loop()
         self.connection = connection
@@ -54,6 +57,11 @@ class Channel:
     def is_closed(self) -> bool:
         return self._problem is not None
 
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a connection. Channels of ``failover:`` and ``fanout:`` may have to wait for one."""
+        return True
+
     async def open(self) -> None:
         await self._ask(m.ChannelOpen(), m.ChannelOpenOk)
 
@@ -61,12 +69,6 @@ class Channel:
         """What is not acked goes back to its queues."""
         if not self.is_closed:
             await self._say_goodbye(Closed(f"channel {self.number} is closed"))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
 
     def _say_goodbye(self, problem: Exception) -> asyncio.Future[Any]:
         """It ends with the reply, even if the caller was cancelled."""

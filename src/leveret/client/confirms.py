@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from leveret.client.arrivals import Returned
 from leveret.client.errors import Nacked, Unroutable
 from leveret.client.failures import Failures
 from leveret.client.mandatory import Likeness, place_of
+from leveret.client.messages import Returned
 
 NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; publish it again"
 

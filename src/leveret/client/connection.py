@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from leveret.client.address import Address, parsed
-from leveret.client.arrivals import Delivery
 from leveret.client.callbacks import call_back
 from leveret.client.channel import Channel
+from leveret.client.closable import Closable
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, ConnectionLost, told_by_peer
 from leveret.client.inflow import Inflow
 from leveret.client.keep_alive import KeepAlive
+from leveret.client.messages import Delivery
 from leveret.client.transports import Transport, open_transport
 from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.version import VERSION
@@ -63,7 +64,7 @@ class Happening:
 Listener = Callable[[Happening], None]
 
 
-class Connection:
+class Connection(Closable):
     def __init__(self, address: Address) -> None:
         self.address = address
         self.server_properties: dict[str, object] = {}
@@ -183,12 +184,6 @@ class Connection:
                 await asyncio.shield(self._over)
         except TimeoutError:
             self._abort()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
 
     async def channel(self) -> Channel:
         self.refuse_closed()

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Self
 
-from leveret.client.arrivals import Delivery
 from leveret.client.callbacks import report
 from leveret.client.errors import Cancelled, Closed
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.channel import Channel

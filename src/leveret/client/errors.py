@@ -22,7 +22,7 @@ from leveret import errors
 from leveret.errors import AmqpError, LeveretError
 
 if TYPE_CHECKING:
-    from leveret.client.arrivals import Returned
+    from leveret.client.messages import Returned
 
 BY_CODE: dict[tuple[int, str], type[AmqpError]] = {
     (kind.code, kind.closes): kind

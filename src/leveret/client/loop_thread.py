@@ -21,9 +21,10 @@ from _thread import allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakSet
 
+from leveret.client.closable import Closable
 from leveret.client.errors import ClientError, Closed
 
 R = TypeVar("R")
@@ -107,10 +108,6 @@ class Answer(Generic[R]):
                 callback(self)
             except Exception:  # the loop may be in the middle of something else
                 log.exception("callback %r failed", callback)
-
-
-class Closable(Protocol):
-    async def close(self) -> None: ...
 
 
 class LoopThread:

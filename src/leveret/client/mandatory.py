@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import TypeVar
 
-from leveret.client.arrivals import Returned
+from leveret.client.messages import Returned
 from leveret.wire.constants import FRAME_OVERHEAD
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import CONTENT_HEADER, ENVELOPE

@@ -21,7 +21,6 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from leveret.client.arrivals import Delivery, Fetched
 from leveret.client.channel import NO_PROPERTIES, Channel, Then
 from leveret.client.confirms import Confirms, Settled
 from leveret.client.deduplication import exists_without_it, with_deduplication
@@ -29,6 +28,7 @@ from leveret.client.errors import Closed, Interrupted, told_by_peer
 from leveret.client.gate import Gate
 from leveret.client.mandatory import Likeness, likeness_of
 from leveret.client.message_ids import MessageIds
+from leveret.client.messages import Delivery, Fetched
 from leveret.client.publish_frames import refitted
 from leveret.client.question import Question, Questions
 from leveret.client.queue_shorthand import LastQueue

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
 from leveret.client.audit import Audit, Holding, Outcome
+from leveret.client.messages import Delivery
 from leveret.wire import methods as m
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 from leveret.wire import methods as m
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
 from leveret.client.consumer_journal import ConsumerJournal, Entry
 from leveret.client.consumers import Consumer
+from leveret.client.messages import Delivery
 from leveret.client.stream_places import StreamPlaces
 from leveret.wire import methods as m
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from leveret.client.arrivals import Returned
 from leveret.client.confirms import NOT_TAKEN, Confirms, Settled
 from leveret.client.errors import Nacked, Unroutable
 from leveret.client.mandatory import Likeness, place_of
+from leveret.client.messages import Returned
 
 
 class Publication:

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 from leveret.client.channel import NO_PROPERTIES, Channel
 from leveret.client.connection import Connection
 from leveret.client.errors import ClientError, Closed, PeerError, told_by_peer

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 from leveret.client.channel import Channel
 from leveret.client.errors import Closed
 from leveret.wire import methods as m

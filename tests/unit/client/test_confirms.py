@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.client.arrivals import Returned
+from leveret.client.messages import Returned
 from leveret.client.confirms import Confirms
 from leveret.client.errors import Closed, Nacked, Unroutable
 from leveret.client.mandatory import Likeness

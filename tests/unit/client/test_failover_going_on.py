@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from leveret.client.address import parsed
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 from leveret.client.broker_mark import BrokerMark
 from leveret.client.grace import SLACK, WITHOUT_HEARTBEATS, Grace
 from leveret.client.queue_shorthand import LastQueue

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 from leveret.client.audit import MOST_QUEUES, Audit
 from leveret.client.settlement import Settlement
 from leveret.wire import methods as m

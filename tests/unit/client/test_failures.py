@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leveret.client.arrivals import Returned
+from leveret.client.messages import Returned
 from leveret.client.confirms import Confirms
 from leveret.client.errors import Closed, ConnectionLost, Nacked, Unroutable
 from leveret.client.failures import MOST_KEPT

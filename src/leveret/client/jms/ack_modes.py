@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer

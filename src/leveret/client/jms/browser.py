@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Self
 
 from leveret.client.channel import Channel
+from leveret.client.closable import Closable
 from leveret.client.connection import Connection
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination
@@ -23,7 +24,7 @@ from leveret.client.jms.topics import compiled_selector
 from leveret.delivery.selector import selectable
 
 
-class QueueBrowser:
+class QueueBrowser(Closable):
     """``async for message in browser``; each iteration looks anew."""
 
     def __init__(
@@ -85,9 +86,3 @@ class QueueBrowser:
         if message is None:
             raise StopAsyncIteration
         return message
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from leveret.client.closable import Closable
 from leveret.client.connection import CLOSE_SECONDS, Happening
 from leveret.client.connection import Connection as AmqpConnection
 from leveret.client.errors import Closed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.client.jms")
 
 
-class Connection:
+class Connection(Closable):
     """``exception_listener`` is told what ends a session or a consumer without their being closed."""
 
     def __init__(self, factory: ConnectionFactory, client: AmqpConnection, clock: Clock) -> None:
@@ -145,9 +146,3 @@ class Connection:
                 log.exception("exception listener of the connection failed")
         else:
             log.warning("connection to %s failed: %s", self.client.address.shown, problem)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
+from leveret.client.closable import Closable
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode, AckType
 from leveret.client.jms.delivered import Dispatched, Outcome
@@ -25,10 +25,11 @@ from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.listener_call import Listener, ListenerCall, NotCalled
 from leveret.client.jms.messages import Message, received
 from leveret.client.jms.once import Once
-from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.policies import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push
 from leveret.client.jms.topics import Source
+from leveret.client.messages import Delivery
 from leveret.errors import LeveretError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ PERSISTENT = 2
 log = logging.getLogger("leveret.client.jms")
 
 
-class MessageConsumer:
+class MessageConsumer(Closable):
     def __init__(self, session: Session, source: Source, prefetch: int, policy: RedeliveryPolicy) -> None:
         self.session = session
         self.source = source
@@ -373,12 +374,6 @@ class MessageConsumer:
 
     def __str__(self) -> str:
         return f"consumer of queue '{self.source.queue}'"
-
-    async def __aenter__(self) -> MessageConsumer:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
 
     def __aiter__(self) -> MessageConsumer:
         return self

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.clock import Clock
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.errors import InvalidDestination
 from leveret.client.jms.foreign_options import Fixed, ForeignOptions
+from leveret.client.messages import Delivery
 from leveret.wire.fields import Table
 
 if TYPE_CHECKING:

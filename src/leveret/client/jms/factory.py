@@ -19,9 +19,7 @@ from leveret.client.jms.clock import Clock, LoopClock
 from leveret.client.jms.connection import Connection
 from leveret.client.jms.destinations import Layout
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.prefetch import PrefetchPolicy
-from leveret.client.jms.redelivery import RedeliveryPolicy
-from leveret.client.jms.send_options import Sending
+from leveret.client.jms.policies import PrefetchPolicy, RedeliveryPolicy, Sending
 from leveret.client.jms.uri_options import split_uri, with_login
 
 LOGIN = {"user", "password"}

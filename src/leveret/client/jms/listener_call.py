@@ -1,17 +1,17 @@
-"""A listener's call, and waiting for its return."""
+"""The call of a listener, and waiting for its return."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from leveret.client.jms.messages import Message
 
-Listener = Callable[[Message], Awaitable[None] | None]
+Listener = Callable[[Message], object]  # an awaitable result is awaited, any other one ignored
 
 
-class NotCalled(Exception):  # no fault of the listener's
+class NotCalled(Exception):
     """The listener was not called: its session is closed."""
 
 
@@ -20,10 +20,10 @@ class ListenerCall:
 
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None  # the listener runs in it
-        self._returned: asyncio.Future[None] | None = None  # of the waiting call
+        self._returned: asyncio.Future[None] | None = None  # resolved at the return
 
     async def call(self, listener: Listener, message: Message) -> BaseException | None:
-        """Until it has returned. What it has raised."""
+        """Waits until it has returned. Returns its exception, if it raised one."""
         self._task = asyncio.current_task()
         try:
             outcome = listener(message)
@@ -32,7 +32,7 @@ class ListenerCall:
         except asyncio.CancelledError as problem:
             if self._task is not None and self._task.cancelling():
                 raise
-            return problem  # what was cancelled is something that the listener waited for
+            return problem  # not this task, but something that the listener awaited was cancelled
         except Exception as problem:  # noqa: BLE001 - whatever the application raises
             return problem
         finally:
@@ -43,7 +43,7 @@ class ListenerCall:
         return None
 
     async def done(self) -> None:
-        """Unless it is the listener that asks."""
+        """Waits for the return of the current call. Returns at once if the listener itself waits."""
         if self._task is not None and self._task is not asyncio.current_task():
             self._returned = self._returned or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._returned)

@@ -31,10 +31,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from leveret.client.arrivals import Delivery
-from leveret.client.jms.destinations import Destination, named_in_reply_to
+from leveret.client.jms.destinations import Destination, Queue, Topic, named_in_reply_to
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
 from leveret.client.jms.message_properties import MessageProperties
+from leveret.client.messages import Delivery
 from leveret.wire.fields import FarTime, FieldValue, Table
 from leveret.wire.properties import Properties
 
@@ -398,3 +398,25 @@ def _refuse_unlike_json(name: str, value: object) -> None:
         json.dumps({name: value}, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as problem:
         raise MessageFormatError(f"field '{name}' of a map message cannot be sent as JSON: {problem}") from None
+
+
+class MessageFactory:
+    """Methods of a session that create messages and destinations without asking the broker."""
+
+    def create_message(self) -> Message:
+        return Message()
+
+    def create_text_message(self, text: str = "") -> TextMessage:
+        return TextMessage(text)
+
+    def create_bytes_message(self, data: bytes = b"") -> BytesMessage:
+        return BytesMessage(data)
+
+    def create_map_message(self, fields: Mapping[str, object] | None = None) -> MapMessage:
+        return MapMessage(fields)
+
+    def create_queue(self, name: str) -> Queue:
+        return Queue(name)
+
+    def create_topic(self, name: str) -> Topic:
+        return Topic(name)

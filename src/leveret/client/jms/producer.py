@@ -17,18 +17,18 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
 from uuid import uuid4
 
-from leveret.client.arrivals import Returned
 from leveret.client.channel import Channel
+from leveret.client.closable import Closable
 from leveret.client.connection import CLOSE_SECONDS, Connection
 from leveret.client.errors import TransactionRolledBack, Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
 from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
+from leveret.client.jms.policies import Sending
 from leveret.client.jms.registrar import Registrar
-from leveret.client.jms.send_options import Sending
+from leveret.client.messages import Returned
 from leveret.errors import FrameError
 from leveret.wire.properties import Properties
 
@@ -266,7 +266,7 @@ def _said_of_the_message(problem: FrameError, channel: Channel) -> Exception:
     return MessageFormatError(f"a header or property of the message cannot be sent: {problem}")
 
 
-class Producer:
+class Producer(Closable):
     """Sends to its destination, or if it has none, to the one that is given with each message. Its fields are what
     holds for messages that are sent without saying otherwise."""
 
@@ -278,7 +278,7 @@ class Producer:
         self.outgoing = outgoing
         self._prefix = f"ID:{uuid4().hex}:"
         self._sent = 0
-        self._is_closed = False
+        self.is_closed = False
 
     async def send(
         self,
@@ -303,7 +303,7 @@ class Producer:
         await self.outgoing.send(message, target, properties)
 
     def _target(self, destination: Destination | None) -> Destination:
-        if self._is_closed:
+        if self.is_closed:
             raise IllegalState("the producer is closed")
         if destination is None and self.destination is None:
             raise InvalidDestination("the producer has no destination: give one with each message")
@@ -364,10 +364,4 @@ class Producer:
         self.terms = replace(self.terms, delivery_delay=seconds)
 
     async def close(self) -> None:
-        self._is_closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
+        self.is_closed = True

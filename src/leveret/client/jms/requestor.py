@@ -10,22 +10,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Self
 from uuid import uuid4
 
-from leveret.client.arrivals import Delivery
 from leveret.client.channel import Channel
+from leveret.client.closable import Closable
 from leveret.client.connection import Connection, Happening
 from leveret.client.errors import Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination
 from leveret.client.jms.messages import Message, received
 from leveret.client.jms.registrar import Registrar
+from leveret.client.messages import Delivery
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-class Requestor:
+class Requestor(Closable):
     """Requests to one queue. It works in every acknowledgement mode of the session: requests are sent at
     once, and answers need no ack."""
 
@@ -124,9 +124,3 @@ class Requestor:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

@@ -11,7 +11,7 @@ from functools import partial
 
 from leveret.client.jms.clock import Clock, Timer
 from leveret.client.jms.delivered import Dispatched
-from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.policies import RedeliveryPolicy
 
 
 class Retries:

@@ -21,12 +21,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
 from leveret.client.consumers import Consumer
 from leveret.client.errors import Cancelled, ClientError, Closed
 from leveret.client.jms.ack_modes import AckType
 from leveret.client.jms.delivered import Dispatched, Window
 from leveret.client.jms.errors import InvalidDestination
+from leveret.client.messages import Delivery
 from leveret.errors import AmqpError
 from leveret.wire.fields import Table
 

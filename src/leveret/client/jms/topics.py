@@ -17,11 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.destinations import Destination, Topic
 from leveret.client.jms.errors import IllegalState, InvalidDestination, InvalidSelector
 from leveret.client.jms.messages import ORIGIN_HEADER
 from leveret.client.jms.registrar import Registrar
+from leveret.client.messages import Delivery
 from leveret.delivery.selector import X_SELECTOR, Selector, compile_selector, selectable
 from leveret.errors import NotFound, PreconditionFailed
 from leveret.wire.fields import Table

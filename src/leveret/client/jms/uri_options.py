@@ -15,9 +15,7 @@ from leveret.client.errors import AddressError
 from leveret.client.failover_uri import is_plan
 from leveret.client.jms.destinations import LARGEST_PREFETCH
 from leveret.client.jms.foreign_options import Fixed, ForeignOptions
-from leveret.client.jms.prefetch import USUAL_PREFETCH, PrefetchPolicy
-from leveret.client.jms.redelivery import NO_MAXIMUM, RedeliveryPolicy
-from leveret.client.jms.send_options import Sending
+from leveret.client.jms.policies import DEFAULT_PREFETCH, NO_MAXIMUM, PrefetchPolicy, RedeliveryPolicy, Sending
 
 JMS = "jms."
 NESTED = "nested."
@@ -147,14 +145,14 @@ def _read(given: dict[str, str]) -> UriOptions:
 
 def _prefetch(options: ForeignOptions) -> PrefetchPolicy | None:
     everywhere = options.whole("prefetchPolicy.all", 0, LARGEST_PREFETCH)
-    usual = USUAL_PREFETCH if everywhere is None else everywhere
+    usual = DEFAULT_PREFETCH if everywhere is None else everywhere
     names = ("queuePrefetch", "topicPrefetch", "durableTopicPrefetch")
     found = [options.whole(f"prefetchPolicy.{name}", 0, LARGEST_PREFETCH) for name in names]
     browser = options.whole("prefetchPolicy.queueBrowserPrefetch", 1, LARGEST_PREFETCH)
     if everywhere is None and browser is None and found == [None, None, None]:
         return None
     queue, topic, durable = (usual if number is None else number for number in found)
-    return PrefetchPolicy(queue, topic, durable, USUAL_PREFETCH if browser is None else browser)
+    return PrefetchPolicy(queue, topic, durable, DEFAULT_PREFETCH if browser is None else browser)
 
 
 def _redelivery(options: ForeignOptions) -> RedeliveryPolicy | None:

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 from leveret.client.jms.delivered import Dispatched
-from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.policies import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from tests.support.hand_clock import HandClock
 
