@@ -1,6 +1,6 @@
-"""One connection to a broker: handshake, channels, and what happens to it.
+"""One connection to a broker: handshake, channels, and events.
 
-Whatever is written during a turn of the loop leaves together at its end, or as soon as it is much.
+Everything that is written in one iteration of the event loop is sent together at its end, or earlier if it is much.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from leveret.client.channel import Channel
 from leveret.client.closable import Closable
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, ConnectionLost, told_by_peer
+from leveret.client.failover_uri import is_plan, plan_of
 from leveret.client.inflow import Inflow
 from leveret.client.keep_alive import KeepAlive
 from leveret.client.messages import Delivery
@@ -41,7 +42,7 @@ CAPABILITIES: Table = {
 
 @dataclass(slots=True, frozen=True)
 class Happening:
-    """Something that a listener of a connection is told."""
+    """An event of a connection, passed to its listeners."""
 
     kind: Literal[
         "connected",
@@ -51,7 +52,7 @@ class Happening:
         "silent",
         "lost",
         "closed",
-        # of a connection that is made again:
+        # of a connection that reconnects:
         "reconnecting",
         "attempt failed",
         "reconnected",
@@ -88,8 +89,6 @@ class Connection(Closable):
         self._out: list[bytes] = []
         self._out_size = 0
 
-    # ---- life
-
     @classmethod
     async def open(cls, address: Address | str, listeners: Iterable[Listener] = ()) -> Self:
         """Connected and logged in, within the address's timeout."""
@@ -109,7 +108,7 @@ class Connection(Closable):
                 f"no connection to {self.address.shown} within {self.address.connection_timeout:g} s: is a broker "
                 "there?"
             ) from None
-        except (OSError, UnicodeError) as problem:  # the latter is of a host that cannot be a name
+        except (OSError, UnicodeError) as problem:  # UnicodeError: the host is no valid name
             raise ConnectionLost(f"no connection to {self.address.shown}: {problem}") from problem
         except BaseException:
             self._abort()
@@ -156,7 +155,7 @@ class Connection(Closable):
         return self._problem is not None
 
     async def close(self) -> None:
-        """Says goodbye, and waits a moment for the answer. What is not acked goes back to its queues."""
+        """Waits a moment for the broker's reply. Unacknowledged messages are requeued."""
         if self.is_closed:
             await self._gone()
             return
@@ -168,7 +167,7 @@ class Connection(Closable):
                 assert self._transport is not None
                 self._transport.close()
                 await self._over
-        except (TimeoutError, LeveretError):  # no answer, or the broker's own goodbye: it is over in any case
+        except (TimeoutError, LeveretError):  # no reply, or the broker closed it at the same time
             self._abort()
         except BaseException:
             self._abort()
@@ -176,7 +175,7 @@ class Connection(Closable):
         self.tell(Happening("closed"))
 
     async def _gone(self) -> None:
-        """Waits until the socket is closed, for a moment at most: a loop that ends before leaves it open."""
+        """Waits a moment until the socket is closed: a loop that ends before would leave it open."""
         if self._transport is None:
             return
         try:
@@ -186,14 +185,19 @@ class Connection(Closable):
             self._abort()
 
     async def channel(self) -> Channel:
-        self.refuse_closed()
-        number = self.free_number()
-        channel = self._channels[number] = Channel(self, number)
+        await self.until_up()
+        channel = self.new_channel()
         try:
             await channel.open()
-        except asyncio.CancelledError:
+        except BaseException:
             channel.run(channel.close())  # the broker may have opened it
             raise
+        return channel
+
+    def new_channel(self) -> Channel:
+        """Not open yet."""
+        number = self.free_number()
+        channel = self._channels[number] = Channel(self, number)
         return channel
 
     def free_number(self) -> int:
@@ -218,7 +222,7 @@ class Connection(Closable):
         if self._problem is not None:
             raise self._problem.with_traceback(None)
 
-    # ---- what goes out
+    # ---- sending
 
     def write(self, data: bytes) -> None:
         out = self._out
@@ -241,7 +245,7 @@ class Connection(Closable):
         self.refuse_closed()
 
     async def writable(self) -> None:
-        """Until there is room for more."""
+        """Wait until there is room for more."""
         while self.is_congested and self._problem is None:
             self._room = self._room or self._loop.create_future()
             await asyncio.shield(self._room)
@@ -257,7 +261,7 @@ class Connection(Closable):
         self.write(method_frame(0, method))
         return self._correlator.expect(answer)
 
-    # ---- what comes in
+    # ---- receiving
 
     def received(self, data: bytes) -> None:
         self._keep_alive.reads += 1
@@ -297,26 +301,25 @@ class Connection(Closable):
         reason = method.reason if isinstance(method, m.ConnectionBlocked) else ""
         self.tell(Happening("blocked" if self.is_blocked else "unblocked", reason))
 
-    # ---- its end
+    # ---- the end
 
     def _closed_by_peer(self, problem: Exception) -> None:
-        was_open = not self.is_closed
-        self._end(problem)
-        assert self._transport is not None
-        self._transport.close()
-        if was_open:
-            self.tell(Happening("lost", str(problem), problem))
+        transport = self._transport
+        assert transport is not None
+        self._fail(problem)
+        transport.close()
 
     def lost(self, problem: Exception | None) -> None:
         if not self._over.done():
             self._over.set_result(None)
         cause = f": {problem}" if problem is not None else ""
-        trouble = ConnectionLost(f"the connection to {self.address.shown} was lost{cause}")
+        self._fail(ConnectionLost(f"the connection to {self.address.shown} was lost{cause}"))
+
+    def _fail(self, problem: Exception) -> None:
         was_open = not self.is_closed
-        self._end(trouble)
-        self._correlator.end(trouble)
+        self._end(problem)
         if was_open:
-            self.tell(Happening("lost", str(trouble), trouble))
+            self.tell(Happening("lost", str(problem), problem))
 
     def _beat(self) -> None:
         self.write(HEARTBEAT_FRAME)
@@ -328,11 +331,8 @@ class Connection(Closable):
         self._give_up(ConnectionLost(text))
 
     def _give_up(self, problem: Exception) -> None:
-        was_open = not self.is_closed
-        self._end(problem)
+        self._fail(problem)
         self._abort()
-        if was_open:
-            self.tell(Happening("lost", str(problem), problem))
 
     def _abort(self) -> None:
         self._keep_alive.stop()
@@ -350,15 +350,17 @@ class Connection(Closable):
 
 
 def _lower(ours: int, theirs: int) -> int:
-    """0 stands for no limit."""
+    """0: no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs
 
 
 async def connect(address: Address | str, *, listeners: Iterable[Listener] = ()) -> Connection:
-    """To one broker, or for ``failover:`` and ``fanout:`` to several that are used as one. ``listeners`` are told what
-    happens from the first attempt on."""
-    if isinstance(address, str) and address.startswith(("failover:", "fanout:")):
-        from leveret.client.several_brokers import connect_several  # it stands above this file
+    """Connects to one broker, or with ``failover:`` and ``fanout:`` to several that are used as one. ``listeners`` are
+    called with all events from the first attempt on."""
+    if not isinstance(address, str) or not is_plan(address):
+        return await Connection.open(address, listeners)
+    from leveret.client.fanout import FanoutConnection  # these two import this module
+    from leveret.client.recovering_connection import RecoveringConnection
 
-        return await connect_several(address, listeners)
-    return await Connection.open(address, listeners)
+    kind = FanoutConnection if address.startswith("fanout:") else RecoveringConnection
+    return await kind.begin(plan_of(address), listeners)

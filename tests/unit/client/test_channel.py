@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from leveret.client.messages import Delivery
 from leveret.client.channel import NO_PROPERTIES, Channel
 from leveret.client.connection import Connection
 from leveret.client.errors import ClientError, Closed, PeerError, told_by_peer
+from leveret.client.messages import Delivery
 from leveret.errors import AccessRefused, LoginRefused, NotFound
 from leveret.wire.frames import content_frames, decode_method, method_frame
 from leveret.wire.methods import (

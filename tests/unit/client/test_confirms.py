@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.client.messages import Returned
 from leveret.client.confirms import Confirms
 from leveret.client.errors import Closed, Nacked, Unroutable
 from leveret.client.mandatory import Likeness
+from leveret.client.messages import Returned
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from leveret.client.messages import Returned
 from leveret.client.confirms import Confirms
 from leveret.client.errors import Closed, ConnectionLost, Nacked, Unroutable
 from leveret.client.failures import MOST_KEPT
 from leveret.client.loop_thread import Answer
+from leveret.client.messages import Returned
 from leveret.client.unconfirmed import Unconfirmed
 
 Complaint = dict[str, Any]

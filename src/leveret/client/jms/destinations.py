@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl
 
 from leveret.client.jms.errors import InvalidDestination
-from leveret.client.jms.foreign_options import Fixed, ForeignOptions
 from leveret.client.messages import Delivery
+from leveret.client.option_reader import Fixed, OptionReader
 from leveret.wire.fields import Table
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Destination:
             raise InvalidDestination(f"'{self.name}' is of another kind: a {type(self).__name__} is {self.PREFIX}NAME")
         refuse_wrong_length(self.name)
         given = dict(parse_qsl(query, keep_blank_values=True))
-        options = ForeignOptions(CONSUMER, given, FIXED, InvalidDestination, f"'{self.name}'")
+        options = OptionReader(given, InvalidDestination, f"'{self.name}'", prefix=CONSUMER, fixed=FIXED)
         self.prefetch = options.whole("prefetchSize", 0, LARGEST_PREFETCH)
         self.consumer_priority = options.whole("priority", LEAST_PRIORITY, MOST_PRIORITY)
         self.is_exclusive = bool(options.truth("exclusive"))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.client.messages import Delivery
 from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
+from leveret.client.messages import Delivery
 from leveret.wire.properties import Properties, encode_properties
 from tests.support.hand_clock import HandClock
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.client.messages import Delivery
 from leveret.client.jms.delivered import Dispatched
 from leveret.client.jms.policies import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
+from leveret.client.messages import Delivery
 from tests.support.hand_clock import HandClock
 
 
