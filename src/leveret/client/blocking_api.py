@@ -79,7 +79,7 @@ class BlockingConnection(BlockingObject[C]):
         try:
             core = loop_thread.call(opening, undo=_close)
         except BaseException:
-            loop_thread.let_go()
+            loop_thread.release()
             raise
         return cls(core, loop_thread)
 
@@ -98,7 +98,7 @@ class BlockingConnection(BlockingObject[C]):
             finally:
                 self._is_released = True
                 self._end_threads()
-                self.loop_thread.let_go()
+                self.loop_thread.release()
 
     def _end_threads(self) -> None:
         """Ends threads of the connection besides that of the loop."""

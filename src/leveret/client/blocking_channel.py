@@ -15,9 +15,9 @@ from leveret.client.blocking_api import BlockingObject, blocking, signature_of
 from leveret.client.blocking_consumer import Consumer, OnDelivery
 from leveret.client.channel import NO_PROPERTIES
 from leveret.client.channel import Channel as Core
+from leveret.client.confirms import likeness_of
 from leveret.client.errors import Cancelled, Closed
 from leveret.client.loop_thread import Answer
-from leveret.client.mandatory import likeness_of
 from leveret.client.messages import Fetched, Returned
 from leveret.wire.properties import Properties
 

@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from leveret.client.callbacks import Beside, call_back
+from leveret.client.callbacks import BackgroundTasks, call_back
 from leveret.client.closable import Closable
-from leveret.client.confirms import Confirms, Settled
+from leveret.client.confirms import Confirms, Likeness, Settled, likeness_of
 from leveret.client.consumers import Consumer, OnDelivery, cancelled
 from leveret.client.correlator import REPLIES, Correlator, Then
 from leveret.client.errors import Closed, told_by_peer
-from leveret.client.mandatory import Likeness, likeness_of
 from leveret.client.messages import Delivery, Fetched, Returned
 from leveret.client.publish_frames import ACK, ACK_IDS, BODY, HEAD_OVERHEAD, HEADER, Route, route_frame, too_large
 from leveret.errors import UnexpectedFrame
@@ -32,6 +31,7 @@ from leveret.wire.properties import Properties, encode_properties
 if TYPE_CHECKING:
     from leveret.client.connection import Connection
 
+T = TypeVar("T")
 NO_PROPERTIES = Properties()
 NO_HEAD = encode_properties(NO_PROPERTIES)
 
@@ -49,7 +49,7 @@ class Channel(Closable):
         self.on_close: Callable[[Exception], None] | None = None
         self._correlator = Correlator(loop)
         self._problem: Exception | None = None
-        self.run = Beside().run
+        self.run = BackgroundTasks().run
         self._write = connection.write
         self._route: tuple[Route | None, bytes] = (None, b"")  # of the last publish, with its method frame
 
@@ -289,17 +289,20 @@ class Channel(Closable):
             return consumer
 
         reply = self._call(m.BasicConsume(queue, tag, no_local, no_ack, exclusive, False, arguments), then=begin)
-        try:
-            await asyncio.shield(reply)
-        except asyncio.CancelledError:
-            reply.add_done_callback(lambda done: self._unwanted_consumer(done, consumer))
-            raise
-        return consumer
+        return await self._undone_if_cancelled(reply, lambda _: self.run(consumer.cancel()))
 
-    def _unwanted_consumer(self, reply: asyncio.Future[Any], consumer: Consumer) -> None:
-        """The caller was cancelled."""
-        if reply.exception() is None and not self.is_closed:
-            self.run(consumer.cancel())
+    async def _undone_if_cancelled(self, reply: asyncio.Future[T], undo: Callable[[T], object]) -> T:
+        """The result of a call. If the caller is cancelled, ``undo`` is called with it when it arrives."""
+
+        def arrived(reply: asyncio.Future[T]) -> None:
+            if reply.exception() is None and not self.is_closed:
+                undo(reply.result())
+
+        try:
+            return await asyncio.shield(reply)
+        except asyncio.CancelledError:
+            reply.add_done_callback(arrived)
+            raise
 
     async def cancel(self, tag: str) -> None:
         """The consumer ends with the reply, even if the caller was cancelled."""
@@ -319,18 +322,11 @@ class Channel(Closable):
         return fetched if isinstance(fetched, Fetched) else None
 
     async def _fetch(self, queue: str, *, no_ack: bool, then: Then = None) -> Any:
-        reply = self._call(m.BasicGet(queue, no_ack), then=then)
-        try:
-            return await asyncio.shield(reply)
-        except asyncio.CancelledError:
-            if not no_ack:
-                reply.add_done_callback(self._unwanted_message)
-            raise
+        def requeue(fetched: Any) -> None:
+            if not no_ack and isinstance(fetched, Fetched):
+                fetched.nack(requeue=True)
 
-    def _unwanted_message(self, reply: asyncio.Future[Any]) -> None:
-        """The caller was cancelled."""
-        if reply.exception() is None and isinstance(reply.result(), Fetched) and not self.is_closed:
-            reply.result().nack(requeue=True)
+        return await self._undone_if_cancelled(self._call(m.BasicGet(queue, no_ack), then=then), requeue)
 
     def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
         if self._problem is not None:

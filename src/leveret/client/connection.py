@@ -16,7 +16,7 @@ from leveret.client.channel import Channel
 from leveret.client.closable import Closable
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, ConnectionLost, told_by_peer
-from leveret.client.failover_uri import is_plan, plan_of
+from leveret.client.failover_uri import Plan, is_plan, plan_of
 from leveret.client.inflow import Inflow
 from leveret.client.keep_alive import KeepAlive
 from leveret.client.messages import Delivery
@@ -354,13 +354,15 @@ def _lower(ours: int, theirs: int) -> int:
     return min(ours, theirs) if ours and theirs else ours or theirs
 
 
-async def connect(address: Address | str, *, listeners: Iterable[Listener] = ()) -> Connection:
+async def connect(address: Address | Plan | str, *, listeners: Iterable[Listener] = ()) -> Connection:
     """Connects to one broker, or with ``failover:`` and ``fanout:`` to several that are used as one. ``listeners`` are
     called with all events from the first attempt on."""
-    if not isinstance(address, str) or not is_plan(address):
+    if isinstance(address, str) and is_plan(address):
+        address = plan_of(address)
+    if not isinstance(address, Plan):
         return await Connection.open(address, listeners)
     from leveret.client.fanout import FanoutConnection  # these two import this module
     from leveret.client.recovering_connection import RecoveringConnection
 
-    kind = FanoutConnection if address.startswith("fanout:") else RecoveringConnection
-    return await kind.begin(plan_of(address), listeners)
+    kind = FanoutConnection if address.is_fanout else RecoveringConnection
+    return await kind.begin(address, listeners)

@@ -17,12 +17,11 @@ from typing import Any, NoReturn, Self
 
 from leveret.client.callbacks import call_back
 from leveret.client.channel import Channel
-from leveret.client.confirms import Confirms, Settled
+from leveret.client.confirms import Confirms, Likeness, Settled
 from leveret.client.connection import Connection, Happening, Listener
 from leveret.client.correlator import Then
 from leveret.client.errors import ClientError, Closed, ConnectionLost
 from leveret.client.failover_uri import Plan
-from leveret.client.mandatory import Likeness
 from leveret.client.publish_frames import MessageIds
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.recovering_connection import RecoveringConnection
@@ -43,7 +42,7 @@ class FanoutConnection(Connection):
         self._news: asyncio.Future[None] = self._loop.create_future()
         self._fanned: set[Channel] = set()
         for member in self.members:
-            member.listeners.append(self._heard_of_member)
+            member.listeners.append(self._member_event)
 
     @classmethod
     async def begin(cls, plan: Plan, listeners: Iterable[Listener] = ()) -> Self:
@@ -57,7 +56,7 @@ class FanoutConnection(Connection):
             raise
         return self
 
-    def _heard_of_member(self, happening: Happening) -> None:
+    def _member_event(self, happening: Happening) -> None:
         self.frame_max = min(member.frame_max for member in self.members)
         self.tell_news()
         self.tell(happening)
@@ -131,7 +130,7 @@ class FanoutConnection(Connection):
         for channel in list(self._fanned):
             channel.end(self._problem)
         for member in self.members:
-            member.listeners.remove(self._heard_of_member)
+            member.listeners.remove(self._member_event)
         await asyncio.gather(*(member.close() for member in self.members))
         self.tell_news()
         self.tell(Happening("closed"))
@@ -298,7 +297,7 @@ class FanoutChannel(Channel):
 def _sorted(
     calls: Iterable[asyncio.Future[Any]],
 ) -> tuple[list[asyncio.Future[Any]], list[AmqpError], list[asyncio.Future[Any]]]:
-    """Brokers that succeeded, errors of those that failed, and those still working."""
+    """Successful calls, the errors of refused ones, and pending ones."""
     done = [each for each in calls if each.done()]
     refusals = [problem for problem in (each.exception() for each in done) if isinstance(problem, AmqpError)]
     good = [each for each in done if each.exception() is None]

@@ -70,13 +70,15 @@ class OptionReader:
             raise self._wrong(name, f"must be a number from {least:g} to {most:g}", value)
         return number
 
-    def truth(self, name: str) -> bool | None:
+    def choice(self, name: str, *values: str) -> str | None:
         value = self.text(name)
-        if value is None:
-            return None
-        if value.lower() not in ("true", "false"):
-            raise self._wrong(name, "must be true or false", value)
-        return value.lower() == "true"
+        if value is not None and value.lower() not in values:
+            raise self._wrong(name, f"must be {' or '.join(values)}", value)
+        return None if value is None else value.lower()
+
+    def truth(self, name: str) -> bool | None:
+        value = self.choice(name, "true", "false")
+        return None if value is None else value == "true"
 
     def refuse_left(self) -> None:
         for option, value in self._left.items():

@@ -1,4 +1,4 @@
-"""Calls of a recovering channel that are repeated on one connection after the other, until a broker has replied."""
+"""Calls that wait for a connection: repeated on one after the other, until a broker has replied."""
 
 from __future__ import annotations
 
@@ -72,3 +72,33 @@ class PendingCalls:
     def drop(self, problem: Exception) -> None:
         for call in self.taken():
             call.fail(problem)
+
+
+class Gate:
+    """While it is shut, callers wait until it opens, or fail."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._passage: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def is_open(self) -> bool:
+        return self._passage.done()
+
+    async def wait(self) -> None:
+        await asyncio.shield(self._passage)
+
+    def open(self) -> None:
+        if not self.is_open:
+            self._passage.set_result(None)
+
+    def shut(self) -> None:
+        if self.is_open:
+            self._passage = self._loop.create_future()
+
+    def turn_away(self, problem: Exception) -> None:
+        """Fail the waiting callers; the gate stays shut."""
+        if not self.is_open:
+            self._passage.set_exception(problem)
+            self._passage.exception()  # there may be no waiting caller
+        self._passage = self._loop.create_future()

@@ -22,13 +22,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from leveret.client.channel import Channel
-from leveret.client.confirms import Confirms, Settled
+from leveret.client.confirms import Confirms, Likeness, Settled
 from leveret.client.correlator import Then
 from leveret.client.errors import Closed, Interrupted, told_by_peer
-from leveret.client.gate import Gate
-from leveret.client.mandatory import Likeness
 from leveret.client.messages import Delivery, Fetched
-from leveret.client.pending_calls import PendingCall, PendingCalls
+from leveret.client.pending_calls import Gate, PendingCall, PendingCalls
 from leveret.client.publish_frames import MessageIds, refitted
 from leveret.client.settlement import Settlement
 from leveret.client.subscriptions import Subscriptions

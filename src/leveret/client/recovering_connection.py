@@ -22,8 +22,8 @@ from leveret.client.connection import CLOSE_SECONDS, Connection, Happening, List
 from leveret.client.correlator import Correlator
 from leveret.client.errors import ClientError, Closed, ConnectionLost, Interrupted
 from leveret.client.failover_uri import FOR_EVER, Plan
-from leveret.client.gate import Gate
 from leveret.client.inflow import Inflow
+from leveret.client.pending_calls import Gate
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.settlement import Audit
 from leveret.client.topology_record import TopologyRecord

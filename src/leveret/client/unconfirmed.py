@@ -1,7 +1,7 @@
-"""What was published and is not confirmed, with its frames, so that it can be sent again on another connection.
+"""Unconfirmed publishes of a recovering channel, with their frames, so that they can be sent again.
 
-The broker numbers what it is sent on a channel from 1 without gaps. With a new connection the numbers begin anew:
-``unsettled`` gives what is still open, in the order of publishing, and the first of it gets the number 1.
+The broker numbers the publishes of a channel from 1 without gaps. On a new connection the numbers start again:
+``unsettled`` returns what is still unconfirmed, in the order of publishing, and its first gets number 1.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from leveret.client.confirms import NOT_TAKEN, Confirms, Settled
+from leveret.client.confirms import NOT_TAKEN, Confirms, Likeness, Settled, place_of
 from leveret.client.errors import Nacked, Unroutable
-from leveret.client.mandatory import Likeness, place_of
 from leveret.client.messages import Returned
 
 
@@ -19,9 +18,9 @@ class Publication:
     __slots__ = ("confirm", "frames", "is_returned", "is_settled", "stamp")
 
     def __init__(self, stamp: int, frames: bytes, confirm: Settled | None) -> None:
-        self.stamp = stamp  # grows from one to the next
+        self.stamp = stamp  # increases with each publish
         self.frames = frames
-        self.confirm = confirm  # None: published without a confirm; it is resent all the same
+        self.confirm = confirm  # None: the application did not ask for confirms
         self.is_settled = False
         self.is_returned = False
 
@@ -34,24 +33,22 @@ class Publication:
 
 
 class Unconfirmed(Confirms):
-    __slots__ = ("_line", "_number", "_returnable")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._number = 1  # of the first in the line
+        self._number = 1  # of the first in _line
         self._line: deque[Publication] = deque()
-        self._returnable: deque[tuple[Publication, Likeness]] = deque()  # those in the line that are mandatory
+        self._returnable: deque[tuple[Publication, Likeness]] = deque()  # the mandatory ones of _line
 
     def keep(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
         publication = Publication(stamp, frames, confirm)
         self._line.append(publication)
         if likeness is not None:
             self._returnable.append((publication, likeness))
-        self._lost = None  # of those before, which failed one by one
+        self._lost = None  # the earlier ones failed one by one
         self.open += 1
 
     def unsettled(self) -> list[Publication]:
-        """What is to be sent again, numbered from 1. What came back to its publisher is not."""
+        """The publishes to be sent again, numbered from 1, without those that were returned."""
         for each in self._line:
             if each.is_returned:
                 self._leave(each)
@@ -76,7 +73,7 @@ class Unconfirmed(Confirms):
         self._tell_if_quiet()
 
     def _answer(self, publication: Publication, *, is_taken: bool) -> None:
-        if publication.is_settled:  # out of turn, before
+        if publication.is_settled:  # out of order, before
             return
         self._leave(publication)
         if is_taken:
@@ -85,7 +82,7 @@ class Unconfirmed(Confirms):
             self._fail(publication, Nacked(NOT_TAKEN))
 
     def _fail(self, publication: Publication, problem: Exception) -> None:
-        """A returned message has failed already, though a publisher to several brokers may still wait."""
+        """A returned message has failed already, although a publisher to several brokers may still wait."""
         if publication.confirm is not None and not publication.is_returned:
             self.fail(publication.confirm, problem)
 
@@ -103,7 +100,7 @@ class Unconfirmed(Confirms):
             publication.is_returned = True
 
     def end(self, problem: Exception) -> None:
-        """It will not be resent."""
+        """Nothing is sent again."""
         line, self._line, self._returnable = self._line, deque(), deque()
         for each in line:
             self._fail(each, problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.client.mandatory import Likeness, likeness_of, place_of
+from leveret.client.confirms import Likeness, likeness_of, place_of
 from leveret.client.messages import Returned
 from leveret.client.publish_frames import route_frame
 from leveret.wire.frames import content_frames

@@ -137,13 +137,13 @@ class Session(MessageFactory, SessionAcks):
         """``limit``: how many messages it may hold; by default, the browser prefetch of the factory."""
         self.refuse_closed()
         limit = self.connection.factory.prefetch.browser if limit is None else limit
-        browser = QueueBrowser(self.connection.client, self.registrar, queue, selector.strip() or queue.selector, limit)
+        browser = QueueBrowser(self.registrar, queue, selector.strip() or queue.selector, limit)
         self._keep(browser)
         return browser
 
     async def create_requestor(self, queue: Destination) -> Requestor:
         self.refuse_closed()
-        requestor = Requestor(self.connection.client, self.registrar, queue)
+        requestor = Requestor(self.registrar, queue)
         self._keep(requestor)
         return requestor
 

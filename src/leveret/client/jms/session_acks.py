@@ -39,13 +39,7 @@ class SessionAcks(Closable):
         self._outstanding = Outstanding()
         self._aside: Aside = []  # to be settled when the transaction ends
         self._seen_life = 0  # the last one whose loss was handled
-        self.outgoing = Outgoing(
-            connection.client,
-            connection.registrar,
-            channel if self.is_transacted else None,
-            connection.factory.sending,
-            connection.trouble,
-        )
+        self.outgoing = Outgoing(connection, channel if self.is_transacted else None)
 
     @property
     def is_transacted(self) -> bool:

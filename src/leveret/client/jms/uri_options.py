@@ -9,7 +9,7 @@ Those that begin with ``jms.`` are read here, the others by the client. Times ar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import unquote_plus
 
 from leveret.client.errors import AddressError
 from leveret.client.failover_uri import MOST_MULTIPLIER, is_plan
@@ -106,26 +106,6 @@ def _refuse_inside(head: str) -> None:
                 f"'{JMS}{name}' stands within the parentheses: it is for the connection as a whole, so write it "
                 "behind them"
             )
-
-
-def with_login(uri: str, user: str | None, password: str | None) -> str:
-    """A ``failover:`` or ``fanout:`` address with this login at each of its brokers."""
-    scheme, _, rest = uri.partition(":")
-    rest = rest.removeprefix("//")
-    if not rest.startswith("("):
-        return f"{scheme}:{_logged_in(rest, user, password)}"
-    inner, closing, behind = rest[1:].rpartition(")")
-    addresses = [_logged_in(each.strip(), user, password) for each in inner.split(",") if each.strip()]
-    return f"{scheme}:({','.join(addresses)}{closing}{behind}"
-
-
-def _logged_in(address: str, user: str | None, password: str | None) -> str:
-    parts = urlsplit(address)
-    login, _, host = parts.netloc.rpartition("@")
-    name, _, secret = login.partition(":")
-    name = name if user is None else quote(user, safe="")
-    secret = secret if password is None else quote(password, safe="")
-    return urlunsplit(parts._replace(netloc=f"{name or 'guest'}:{secret or 'guest'}@{host}"))
 
 
 def _read(written: dict[str, str]) -> UriOptions:
