@@ -58,6 +58,7 @@ class FanoutConnection(Connection):
 
     def _member_event(self, happening: Happening) -> None:
         self.frame_max = min(member.frame_max for member in self.members)
+        self.is_blocked = any(member.is_blocked for member in self.members)
         self.tell_news()
         self.tell(happening)
 
@@ -69,14 +70,6 @@ class FanoutConnection(Connection):
 
     @is_congested.setter
     def is_congested(self, is_so: bool) -> None:
-        """Computed from the members."""
-
-    @property
-    def is_blocked(self) -> bool:
-        return any(member.is_blocked for member in self.members)
-
-    @is_blocked.setter
-    def is_blocked(self, is_so: bool) -> None:
         """Computed from the members."""
 
     async def writable(self) -> None:

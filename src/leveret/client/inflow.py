@@ -7,6 +7,7 @@ Names that repeat from message to message are decoded once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Protocol
 
@@ -35,16 +36,14 @@ class Receiver(Protocol):
     ) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class _Partial:
     """A message of which frames are missing."""
 
-    __slots__ = ("head", "left", "method", "parts")
-
-    def __init__(self, method: Method) -> None:
-        self.method = method
-        self.head: bytes | None = None
-        self.left = 0
-        self.parts: list[bytes] = []
+    method: Method
+    head: bytes | None = None
+    left: int = 0
+    parts: list[bytes] = field(default_factory=list)
 
 
 class Inflow:

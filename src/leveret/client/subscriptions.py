@@ -6,6 +6,7 @@ They are kept as the methods that started them, in order: a basic.qos applies to
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leveret.client.consumers import Consumer
@@ -91,13 +92,11 @@ class Subscriptions:
         ]
 
 
+@dataclass(slots=True)
 class StreamOffset:
-    __slots__ = ("begins", "broker", "next")
-
-    def __init__(self, broker: BrokerIdentity) -> None:
-        self.broker = broker  # to which the offsets belong
-        self.begins = 0  # the offset of the last basic.consume
-        self.next = 0
+    broker: BrokerIdentity  # to which the offsets belong
+    begins: int = 0  # the offset of the last basic.consume
+    next: int = 0
 
 
 class StreamOffsets:

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 
 from leveret.client.confirms import NOT_TAKEN, Confirms, Likeness, Settled, place_of
 from leveret.client.errors import Nacked, Unroutable
 from leveret.client.messages import Returned
 
 
+@dataclass(slots=True, eq=False)
 class Publication:
-    __slots__ = ("confirm", "frames", "is_returned", "is_settled", "stamp")
-
-    def __init__(self, stamp: int, frames: bytes, confirm: Settled | None) -> None:
-        self.stamp = stamp  # increases with each publish
-        self.frames = frames
-        self.confirm = confirm  # None: the application did not ask for confirms
-        self.is_settled = False
-        self.is_returned = False
+    stamp: int  # increases with each publish
+    frames: bytes
+    confirm: Settled | None  # None: the application does not use confirms
+    is_settled: bool = False
+    is_returned: bool = False
 
     def succeed(self) -> None:
         if self.confirm is not None and not self.is_returned and not self.confirm.done():

@@ -40,8 +40,7 @@ from leveret.client.jms import session as core_session
 from leveret.client.jms.ack_modes import AckListener, AckMode
 from leveret.client.jms.destinations import Destination, Layout, Queue, Topic, destination_named
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listener_call import Listener, NotCalled
-from leveret.client.jms.listener_thread import ListenerThread
+from leveret.client.jms.listeners import Listener, ListenerThread, NotCalled
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, MessageFactory, TextMessage
 from leveret.client.jms.policies import PrefetchPolicy, RedeliveryPolicy, Sending
 from leveret.client.loop_thread import LoopThread
@@ -99,31 +98,22 @@ class SessionObject(BlockingObject[C]):
         self.session = session
 
 
-class _Deletable:
-    """A temporary destination whose ``delete()`` waits."""
-
-    __slots__ = ()
-
-    _session: Session
-
-    def delete(self) -> None:
-        self._session.call(self._registrar.delete_temporary(self))  # type: ignore[attr-defined]
-
-
-class TemporaryQueue(_Deletable, core_destinations.TemporaryQueue):  # type: ignore[misc]
-    __slots__ = ("_session",)
-
+class TemporaryQueue(core_destinations.TemporaryQueue):
     def __init__(self, session: Session, core: core_destinations.TemporaryQueue) -> None:
         super().__init__(core.name, core._registrar)
         self._session = session
 
+    def delete(self) -> None:  # type: ignore[override]  # here it waits
+        self._session.call(super().delete())
 
-class TemporaryTopic(_Deletable, core_destinations.TemporaryTopic):  # type: ignore[misc]
-    __slots__ = ("_session",)
 
+class TemporaryTopic(core_destinations.TemporaryTopic):
     def __init__(self, session: Session, core: core_destinations.TemporaryTopic) -> None:
         super().__init__(core.name, core._registrar)
         self._session = session
+
+    def delete(self) -> None:  # type: ignore[override]  # here it waits
+        self._session.call(super().delete())
 
 
 class Producer(SessionObject[core_producer.Producer]):

@@ -17,14 +17,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leveret.client.closable import Closable
+from leveret.client.closable import Closable, Once
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode, AckType
 from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listener_call import Listener, ListenerCall, NotCalled
+from leveret.client.jms.listeners import Listener, ListenerCall, NotCalled
 from leveret.client.jms.messages import Message, received
-from leveret.client.jms.once import Once
 from leveret.client.jms.policies import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push

@@ -1,14 +1,15 @@
-"""Messages between the broker and the application's word on them.
+"""Messages that were delivered and are not settled.
 
-A session holds all that its channel was given in one line, in the order of arrival (``Outstanding``). Where those that
-are done stand at the front of it, one ack with ``multiple`` stands for all of them; one that is done out of turn is
-acked alone. Those that are done behind one that is not are taken out when they are the most of the line.
+A session keeps the deliveries of its channel in the order of arrival (``Outstanding``). If the first ones are settled,
+one ack with ``multiple`` covers all of them; a message that is settled out of order is acked alone. Settled messages
+behind an unsettled one are removed when they are the majority.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -19,54 +20,50 @@ if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer
 
 
-MOST_DONE = 100  # that stay in a line, whatever its length
+MOST_DONE = 100  # settled messages that may always be kept
 
 
 class Outcome(Enum):
-    ACK = "done with"
-    REJECT = "given up: to the dead letters, if the broker has some for its queue"
+    ACK = "processed"
+    REJECT = "dead-letter, or drop if the queue has no dead-letter exchange"
     GIVE_BACK = "requeue"
 
 
+@dataclass(slots=True, eq=False)
 class Window:
-    """The prefetch of one AMQP consumer, of which so many messages are ``held``: not settled."""
+    """The prefetch window of one AMQP consumer. ``held``: number of its unsettled messages."""
 
-    __slots__ = ("held",)
-
-    def __init__(self) -> None:
-        self.held = 0
+    held: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Dispatched:
-    """A message on its way to a consumer, or with the application. ``window`` is the one that it uses up, if any."""
+    """A message for a consumer, or held by the application. ``window``: the prefetch window that it counts towards."""
 
-    __slots__ = ("arrived", "consumer", "delivery", "is_consumed", "is_settled", "life", "redeliveries", "window")
-
-    def __init__(self, consumer: MessageConsumer, delivery: Delivery, arrived: float, window: Window | None) -> None:
-        self.consumer = consumer
-        self.delivery = delivery
-        self.arrived = arrived
-        self.window = window
-        self.life = 0  # of the connection that brought it
-        self.redeliveries = 0  # as this client counts
-        self.is_consumed = False  # the application is done with it
-        self.is_settled = False  # the broker was told
+    consumer: MessageConsumer
+    delivery: Delivery
+    arrived: float
+    window: Window | None
+    life: int = 0  # of the connection that delivered it
+    redeliveries: int = 0  # counted by this client
+    is_consumed: bool = False  # the application has processed it
+    is_settled: bool = False  # the broker has been sent its outcome
 
     def is_expired(self, clock: Clock) -> bool:
-        """For sure. The broker gave it out alive, so it cannot have had more time left than its whole life; clocks of
-        other machines are not asked."""
-        life = self.delivery.properties.expiration
-        return life is not None and life.isdecimal() and clock.now() - self.arrived > int(life) / 1000
+        """Whether it has certainly expired. When it was delivered, it had at most its whole time to live left; clocks
+        of other machines are not compared."""
+        time_to_live = self.delivery.properties.expiration
+        if time_to_live is None or not time_to_live.isdecimal():
+            return False
+        return clock.now() - self.arrived > int(time_to_live) / 1000
 
 
 class Outstanding:
-    """What a channel was given and has not settled."""
-
-    __slots__ = ("_done", "_line")
+    """Unsettled deliveries of a channel."""
 
     def __init__(self) -> None:
         self._line: deque[Dispatched] = deque()
-        self._done = 0  # of those in the line
+        self._done = 0  # settled ones in _line
 
     def __len__(self) -> int:
         return sum(not entry.is_settled for entry in self._line)
@@ -75,11 +72,11 @@ class Outstanding:
         self._line.append(entry)
 
     def of(self, consumer: MessageConsumer) -> list[Dispatched]:
-        """What it has, in the order of arrival."""
+        """Those of a consumer, in the order of arrival."""
         return [entry for entry in self._line if entry.consumer is consumer and not entry.is_settled]
 
     def take_back(self, entries: Iterable[Dispatched]) -> list[Dispatched]:
-        """It was not to be: they are as open as before. Those that were settled."""
+        """The settlement was rolled back. Returns those that are unsettled again."""
         reopened = [entry for entry in entries if entry.is_settled]
         for entry in reopened:
             entry.is_settled = False
@@ -88,12 +85,12 @@ class Outstanding:
         return reopened
 
     def forget(self, entries: list[Dispatched]) -> None:
-        """The connection is gone: the broker cannot be told."""
+        """The connection is lost: they cannot be settled."""
         self._mark(entries)
         self._forget_settled()
 
     def settle(self, entries: Iterable[Dispatched], outcome: Outcome) -> None:
-        """Says so to the broker. Each is settled once, however often it is asked for."""
+        """Each message is settled once, however often this is called."""
         fresh = [entry for entry in entries if not entry.is_settled]
         self._mark(fresh)
         if outcome is Outcome.ACK and fresh:
@@ -121,7 +118,7 @@ class Outstanding:
             entry.delivery.ack()
 
     def _forget_settled(self) -> list[Dispatched]:
-        """Those at the front of the line, which it gives up."""
+        """Removes and returns the settled ones at the front."""
         line, gone = self._line, []
         while line and line[0].is_settled:
             gone.append(line.popleft())

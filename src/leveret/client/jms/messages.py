@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from leveret.client.jms.destinations import Destination, Queue, Topic, named_in_reply_to
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
@@ -40,7 +41,7 @@ from leveret.wire.properties import Properties
 
 NON_PERSISTENT = 1
 PERSISTENT = 2
-USUAL_PRIORITY = 4
+DEFAULT_PRIORITY = 4
 
 TEXT_TYPE = "text/plain"
 BYTES_TYPE = "application/octet-stream"
@@ -62,50 +63,31 @@ class Acknowledger(Protocol):
     def acknowledge(self, message: Message) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Message:
-    """A message without a body, and what all messages have."""
+    """A message without a body, and the fields that all messages have."""
 
-    CONTENT_TYPE: str | None = None
+    CONTENT_TYPE: ClassVar[str | None] = None
 
-    __slots__ = (
-        "_acknowledger",
-        "_properties",
-        "correlation_id",
-        "delivery",
-        "delivery_mode",
-        "delivery_time",
-        "destination",
-        "expiration",
-        "group_id",
-        "is_body_read_only",
-        "message_id",
-        "priority",
-        "redeliveries",
-        "reply_to",
-        "timestamp",
-        "type",
-    )
-
-    def __init__(self) -> None:
-        self.message_id = ""
-        self.correlation_id = ""
-        self.reply_to: Destination | None = None
-        self.destination: Destination | None = None
-        self.delivery_mode = PERSISTENT
-        self.priority = USUAL_PRIORITY
-        self.timestamp = 0.0
-        self.expiration = 0.0
-        self.delivery_time = 0.0
-        self.type = ""
-        self.group_id: FieldValue = None
-        self.delivery: Delivery | None = None  # as it came, if it was received
-        self.redeliveries = 0  # counted by the consumer that has it
-        self.is_body_read_only = False
-        self._properties: MessageProperties | None = None  # created on first access
-        self._acknowledger: Acknowledger | None = None
+    message_id: str = ""
+    correlation_id: str = ""
+    reply_to: Destination | None = None
+    destination: Destination | None = None
+    delivery_mode: int = PERSISTENT
+    priority: int = DEFAULT_PRIORITY
+    timestamp: float = 0.0
+    expiration: float = 0.0
+    delivery_time: float = 0.0
+    type: str = ""
+    group_id: FieldValue = None
+    delivery: Delivery | None = None  # if it was received
+    redeliveries: int = 0  # counted by the consumer that has it
+    is_body_read_only: bool = False
+    _properties: MessageProperties | None = None  # created on first access
+    _acknowledger: Acknowledger | None = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.message_id or 'unsent'}: {self.body!r:.80}>"
+        return f"<{self.__class__.__name__} {self.message_id or 'unsent'}: {self.body!r:.80}>"
 
     @property
     def body(self) -> object:
@@ -190,7 +172,7 @@ class Message:
         self.correlation_id = found.correlation_id or ""
         self.reply_to = named_in_reply_to(found.reply_to or "")
         self.delivery_mode = PERSISTENT if found.delivery_mode == PERSISTENT else NON_PERSISTENT
-        self.priority = USUAL_PRIORITY if found.priority is None else found.priority
+        self.priority = DEFAULT_PRIORITY if found.priority is None else found.priority
         self.type = found.type or ""
         self.timestamp, exactness = _moment(found)
         self.delivery_time = _deliver_at(found)

@@ -25,7 +25,7 @@ from leveret.client.connection import CLOSE_SECONDS
 from leveret.client.errors import TransactionRolledBack, Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
-from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
+from leveret.client.jms.messages import DEFAULT_PRIORITY, NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, Message
 from leveret.client.messages import Returned
 from leveret.client.option_reader import given
 from leveret.errors import FrameError
@@ -44,7 +44,7 @@ class Terms:
     """How a message is sent. Times are in seconds; 0: no expiration, no delay."""
 
     delivery_mode: int = PERSISTENT
-    priority: int = USUAL_PRIORITY
+    priority: int = DEFAULT_PRIORITY
     time_to_live: float = 0
     delivery_delay: float = 0
 

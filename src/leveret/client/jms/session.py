@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leveret.client.channel import Channel
+from leveret.client.closable import Once
 from leveret.client.errors import ClientError, ConnectionLost
 from leveret.client.jms.ack_modes import AckMode
 from leveret.client.jms.browser import QueueBrowser
@@ -22,9 +23,8 @@ from leveret.client.jms.consumer import MessageConsumer
 from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.destinations import Destination, TemporaryQueue, TemporaryTopic
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listener_call import Listener
+from leveret.client.jms.listeners import Listener
 from leveret.client.jms.messages import MessageFactory
-from leveret.client.jms.once import Once
 from leveret.client.jms.policies import refuse_exclusive_pull, refuse_wrong_prefetch
 from leveret.client.jms.producer import Producer
 from leveret.client.jms.registrar import Registrar
