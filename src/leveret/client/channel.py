@@ -5,6 +5,8 @@ and how a publish that is encoded is sent (``send_encoded``); the methods themse
 
 Hot path: ``send``, ``ack`` and ``deliver`` run once per message. They write into the connection's buffer, which is sent
 once per loop iteration, without waiting for the network in between.
+
+Length: the class has all methods of AMQP.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client as users of JMS and ActiveMQ know it: factory, connection, session, producer, consumer.
+"""The JMS-style API of the client: factory, connection, session, producer, consumer.
 
 async with await ConnectionFactory("amqp://localhost").create_connection() as connection:
     session = await connection.create_session(AckMode.AUTO)

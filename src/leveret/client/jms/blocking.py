@@ -41,7 +41,7 @@ from leveret.client.jms.ack_modes import AckListener, AckMode
 from leveret.client.jms.destinations import Destination, Layout, Queue, Topic, destination_named
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.listeners import Listener, ListenerThread, NotCalled
-from leveret.client.jms.messages import BytesMessage, MapMessage, Message, MessageFactory, TextMessage
+from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.jms.policies import PrefetchPolicy, RedeliveryPolicy, Sending
 from leveret.client.loop_thread import LoopThread
 
@@ -196,7 +196,7 @@ class Requestor(SessionObject[core_requestor.Requestor]):
     request = blocking(core_requestor.Requestor.request)
 
 
-class Session(MessageFactory, BlockingObject[core_session.Session]):
+class Session(core_session.MessageFactory, BlockingObject[core_session.Session]):
     """Has a thread in which its listeners run."""
 
     def __init__(self, connection: Connection, core: core_session.Session) -> None:

@@ -1,6 +1,6 @@
-"""Messages as JMS has them, and how they travel in AMQP.
+"""Messages of the JMS-style API, and their representation in AMQP.
 
-| JMS                  | here                   | in AMQP                                                       |
+| JMS                  | attribute              | AMQP                                                          |
 |----------------------|------------------------|---------------------------------------------------------------|
 | JMSMessageID         | ``message_id``         | message_id                                                    |
 | JMSCorrelationID     | ``correlation_id``     | correlation_id                                                |
@@ -8,20 +8,21 @@
 | JMSDestination       | ``destination``        | exchange and routing key                                      |
 | JMSDeliveryMode      | ``delivery_mode``      | delivery_mode                                                 |
 | JMSPriority          | ``priority``           | priority                                                      |
-| JMSTimestamp         | ``timestamp``          | timestamp, and the header timestamp_in_ms, which is finer     |
-| JMSExpiration        | ``expiration``         | expiration: what is left of it when the message is sent       |
+| JMSTimestamp         | ``timestamp``          | timestamp, and the header timestamp_in_ms                     |
+| JMSExpiration        | ``expiration``         | expiration: the time to live when the message is sent         |
 | JMSDeliveryTime      | ``delivery_time``      | the header x-deliver-at                                       |
 | JMSType              | ``type``               | type                                                          |
 | JMSRedelivered       | ``redelivered``        | the redelivered flag                                          |
-| JMSXDeliveryCount    | ``delivery_count``     | the header x-delivery-count, and what the client counted      |
+| JMSXDeliveryCount    | ``delivery_count``     | the header x-delivery-count, and redeliveries by the client   |
 | JMSXGroupID          | ``group_id``           | the header x-group-id                                         |
 | properties           | ``properties``         | headers                                                       |
 
-The content type tells the kinds apart: ``text/plain`` is a text, ``application/json`` with an object in it a map,
-``application/octet-stream`` bytes. JSON was chosen for maps since every client in every language reads it. A body that
-does not match its content type becomes bytes: a consumer must not fail because of what another program sent.
+The content type determines the kind: ``text/plain`` is a text message, ``application/json`` with an object a map
+message, ``application/octet-stream`` a bytes message. Maps are JSON because every client in every language can read it.
+A body that does not match its content type becomes a bytes message: a consumer must not fail because of a message of
+another program.
 
-Moments are seconds since 1970, 0 stands for never. What was received can be read only, until it is cleared.
+Times are seconds since 1970, 0: none. A received message is read-only until it is cleared.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Protocol
 
-from leveret.client.jms.destinations import Destination, Queue, Topic, named_in_reply_to
+from leveret.client.jms.destinations import Destination, named_in_reply_to
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
 from leveret.client.jms.message_properties import MessageProperties
 from leveret.client.messages import Delivery
@@ -52,9 +53,9 @@ GROUP_HEADER = "x-group-id"
 MOMENT_HEADER = "timestamp_in_ms"
 DELIVER_AT_HEADER = "x-deliver-at"
 COUNT_HEADERS = ("x-delivery-count", "x-acquired-count")
-ORIGIN_HEADER = "x-jms-origin"  # which connection sent a message to a topic: for noLocal
+ORIGIN_HEADER = "x-jms-origin"  # the connection that sent a message to a topic, for noLocal
 OURS = frozenset({GROUP_HEADER, MOMENT_HEADER, DELIVER_AT_HEADER, ORIGIN_HEADER, *COUNT_HEADERS})
-"""Headers that are fields of a message, and no properties of it."""
+"""Headers that are fields of a message, not properties."""
 
 
 class Acknowledger(Protocol):
@@ -102,17 +103,17 @@ class Message:
         return self._properties
 
     def clear_body(self) -> None:
-        """The body is empty, and can be written."""
+        """Make the body empty and writable."""
         self.is_body_read_only = False
 
     def clear_properties(self) -> None:
         self._properties = MessageProperties()
 
-    # ---- of a message that was received
+    # ---- received messages
 
     @property
     def broker_redeliveries(self) -> int:
-        """How often the broker says that it came back, where it counts."""
+        """How often the broker redelivered it, if the broker counts."""
         if self.delivery is None:
             return 0
         counts = (self.delivery.headers.get(name) for name in COUNT_HEADERS)
@@ -121,7 +122,7 @@ class Message:
 
     @property
     def delivery_count(self) -> int:
-        """1 at the first delivery. 0: it was not delivered yet."""
+        """1 for the first delivery, 0 for a message that was not received."""
         return 0 if self.delivery is None else 1 + self.broker_redeliveries + self.redeliveries
 
     @property
@@ -142,7 +143,7 @@ class Message:
         return b""
 
     def amqp_properties(self, time_to_live: float = 0) -> Properties:
-        """``time_to_live``: how many seconds the message may wait in its queue; 0: as long as it takes."""
+        """``time_to_live``: seconds until the message expires in its queue; 0: no expiration."""
         headers: Table = {}
         if self._properties is not None or self.delivery is not None:
             headers = {name: value for name, value in self.properties.items() if name not in OURS}
@@ -161,7 +162,7 @@ class Message:
             reply_to=self.reply_to.reply_name if self.reply_to is not None else None,
             expiration=str(milliseconds(time_to_live)) if time_to_live else None,
             message_id=self.message_id or None,
-            timestamp=FarTime(self.timestamp) if self.timestamp else None,  # far or not: it is encoded at half the cost
+            timestamp=FarTime(self.timestamp) if self.timestamp else None,  # encoded at half the cost of a datetime
             type=self.type or None,
         )
 
@@ -256,7 +257,7 @@ class BytesMessage(Message):
 
 
 class MapMessage(Message):
-    """Names with values: ``message["amount"] = 12``."""
+    """Named values: ``message["amount"] = 12``."""
 
     CONTENT_TYPE = MAP_TYPE
 
@@ -310,7 +311,7 @@ def received(
     redeliveries: int = 0,
     destination: Destination | None = None,
 ) -> Message:
-    """The message that was delivered, of the kind that its content type says. ``destination``: of the consumer."""
+    """The delivered message, of the kind of its content type. ``destination``: of the consumer."""
     message = _with_body(delivery.properties.content_type or "", delivery.body)
     message._read_fields(delivery)
     message.redeliveries = redeliveries
@@ -333,7 +334,7 @@ def _with_body(content_type: str, body: bytes) -> Message:
             return _with_json(body)
         if kind.startswith("text/"):
             return TextMessage(body.decode())
-    except (ValueError, RecursionError):  # it is not what it says; UnicodeDecodeError is a ValueError
+    except (ValueError, RecursionError):  # it does not match its content type; UnicodeDecodeError is a ValueError
         return BytesMessage(body)
     return BytesMessage(body)
 
@@ -353,7 +354,7 @@ def _no_number(name: str) -> object:
 
 
 def _moment(found: Properties) -> tuple[float, float]:
-    """When the message was sent, and within how many seconds that is known."""
+    """When the message was sent, and the precision in seconds."""
     exact = (found.headers or {}).get(MOMENT_HEADER)
     if isinstance(exact, int) and not isinstance(exact, bool):
         return exact / 1000, 0.0
@@ -371,7 +372,7 @@ def _deliver_at(found: Properties) -> float:
 
 
 def _refuse_unlike_json(name: str, value: object) -> None:
-    """Raise now rather than at the send, where the field would be unknown."""
+    """Raise now: an error of the send would not name the field."""
     if isinstance(value, bytes | bytearray):
         raise MessageFormatError(
             f"field '{name}' of a map message is bytes: send them as a bytes message, or as text (base64)"
@@ -380,25 +381,3 @@ def _refuse_unlike_json(name: str, value: object) -> None:
         json.dumps({name: value}, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as problem:
         raise MessageFormatError(f"field '{name}' of a map message cannot be sent as JSON: {problem}") from None
-
-
-class MessageFactory:
-    """Methods of a session that create messages and destinations without asking the broker."""
-
-    def create_message(self) -> Message:
-        return Message()
-
-    def create_text_message(self, text: str = "") -> TextMessage:
-        return TextMessage(text)
-
-    def create_bytes_message(self, data: bytes = b"") -> BytesMessage:
-        return BytesMessage(data)
-
-    def create_map_message(self, fields: Mapping[str, object] | None = None) -> MapMessage:
-        return MapMessage(fields)
-
-    def create_queue(self, name: str) -> Queue:
-        return Queue(name)
-
-    def create_topic(self, name: str) -> Topic:
-        return Topic(name)

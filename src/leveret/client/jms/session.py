@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,10 @@ from leveret.client.jms.ack_modes import AckMode
 from leveret.client.jms.browser import QueueBrowser
 from leveret.client.jms.consumer import MessageConsumer
 from leveret.client.jms.delivered import Dispatched, Outcome
-from leveret.client.jms.destinations import Destination, TemporaryQueue, TemporaryTopic
+from leveret.client.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.listeners import Listener
-from leveret.client.jms.messages import MessageFactory
+from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.jms.policies import refuse_exclusive_pull, refuse_wrong_prefetch
 from leveret.client.jms.producer import Producer
 from leveret.client.jms.registrar import Registrar
@@ -38,6 +38,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret.client.jms")
 BURST = 100  # messages for plain functions before other tasks of the loop run
+
+
+class MessageFactory:
+    """Methods of a session that create messages and destinations without asking the broker."""
+
+    def create_message(self) -> Message:
+        return Message()
+
+    def create_text_message(self, text: str = "") -> TextMessage:
+        return TextMessage(text)
+
+    def create_bytes_message(self, data: bytes = b"") -> BytesMessage:
+        return BytesMessage(data)
+
+    def create_map_message(self, fields: Mapping[str, object] | None = None) -> MapMessage:
+        return MapMessage(fields)
+
+    def create_queue(self, name: str) -> Queue:
+        return Queue(name)
+
+    def create_topic(self, name: str) -> Topic:
+        return Topic(name)
 
 
 class Session(MessageFactory, SessionAcks):
@@ -214,7 +236,7 @@ class Session(MessageFactory, SessionAcks):
         if listening is not None and listening is not asyncio.current_task():
             await asyncio.wait([listening])
 
-    # ---- its end
+    # ---- the end
 
     async def close(self) -> None:
         """Waits for a listener that is running. A transaction is rolled back; unacknowledged messages, and those that
