@@ -33,7 +33,7 @@ class Consumer:
         self.take: Callable[[Delivery], object] = self._keep if callback is None else self._caller(callback)
         self.on_end: Callable[[Exception], None] | None = None
         self._sleepers: deque[asyncio.Future[None]] = deque()
-        self._end: Exception | None = None
+        self.problem: Exception | None = None  # why it has ended
 
     # ---- deliveries
 
@@ -55,22 +55,17 @@ class Consumer:
 
     def end(self, problem: Exception) -> None:
         """No more messages will arrive."""
-        if self._end is not None:
+        if self.problem is not None:
             return
-        self._end = problem
+        self.problem = problem
         while self._sleepers:
             self._wake()
         if self.on_end is not None:
             self.on_end(problem)
 
     @property
-    def problem(self) -> Exception | None:
-        """Why it has ended, if it has."""
-        return self._end
-
-    @property
     def is_over(self) -> bool:
-        return self._end is not None
+        return self.problem is not None
 
     # ---- the application
 
@@ -79,8 +74,8 @@ class Consumer:
         try:
             async with asyncio.timeout(timeout):
                 while not self.waiting:
-                    if self._end is not None:
-                        raise self._end.with_traceback(None)
+                    if self.problem is not None:
+                        raise self.problem.with_traceback(None)
                     await self._one_more()
         except TimeoutError:
             return None

@@ -120,7 +120,7 @@ class LoopThread:
         self.posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._is_woken = False
         self._is_over = False
-        self._is_forked = False
+        self.is_forked = False  # whether the thread belongs to the parent of this process
         self._tasks: dict[Answer[Any], asyncio.Task[None]] = {}
         self._undoing: set[asyncio.Future[object]] = set()
         self._open: WeakSet[Closable] = WeakSet()
@@ -138,7 +138,7 @@ class LoopThread:
             return shared
 
     def release(self) -> None:
-        if self._is_forked:
+        if self.is_forked:
             return
         with self._sharing:
             self._holders -= 1
@@ -155,7 +155,7 @@ class LoopThread:
         cls._sharing = threading.Lock()
         shared, cls._shared = cls._shared, None
         if shared is not None:
-            shared._is_over, shared._is_forked, shared._is_woken = True, True, False
+            shared._is_over, shared.is_forked, shared._is_woken = True, True, False
 
     def close_at_exit(self, connection: Closable) -> None:
         """If it is still open then."""
@@ -217,14 +217,9 @@ class LoopThread:
                 self._is_woken = False  # the next post is refused too
 
     def _gone(self) -> Closed:
-        if self._is_forked:
+        if self.is_forked:
             return Closed("the connection belongs to the process that forked this one: connect again in this process")
         return Closed("the connection is closed: connect again")
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether the thread belongs to the parent of this process."""
-        return self._is_forked
 
     @property
     def is_current(self) -> bool:

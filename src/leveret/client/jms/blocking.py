@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from leveret.client.blocking_api import (
     BlockingConnection,
@@ -70,23 +70,14 @@ __all__ = [
 C = TypeVar("C", bound=Core)
 
 
-class FactoryOptions(core_factory.AddressParts, total=False):
-    """The options of the asyncio factory."""
+class ConnectionFactory(core_factory.ConnectionFactory):
+    __doc__ = core_factory.ConnectionFactory.__doc__
 
-    client_id: str
-    prefetch: int | PrefetchPolicy
-    redelivery: RedeliveryPolicy
-    sending: Sending
-    layout: Layout
-
-
-class ConnectionFactory:
-    def __init__(self, uri: str = "amqp://", **options: Unpack[FactoryOptions]) -> None:
-        self.core = core_factory.ConnectionFactory(uri, **options)
-
-    def create_connection(self, user: str | None = None, password: str | None = None) -> Connection:
+    def create_connection(  # type: ignore[override]  # here it waits
+        self, user: str | None = None, password: str | None = None
+    ) -> Connection:
         """Connected and logged in; not started."""
-        return Connection.opened(self.core.create_connection(user, password))
+        return Connection.opened(super().create_connection(user, password))
 
 
 # ---- what a session creates

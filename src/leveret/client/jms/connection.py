@@ -30,7 +30,10 @@ class Connection(Closable):
         self.factory = factory
         self.client = client
         self.clock = clock
+        self.client_id = factory.client_id
         self.registrar = Registrar(client, factory.layout, factory.client_id)
+        self.is_leveret = self.registrar.is_leveret  # it supports extensions such as ``x-pull-one``
+        self.is_audited = getattr(client, "audit", None) is not None  # duplicates are recognised by message IDs
         self.exception_listener: Callable[[Exception], None] | None = None
         self.is_started = False
         self.is_closed = False
@@ -40,20 +43,6 @@ class Connection(Closable):
         self._closing: set[asyncio.Task[None]] = set()  # pending calls of a close
         self._told: Exception | None = None  # the error of a connection is reported once, not by each session
         client.listeners.append(self._happened)
-
-    @property
-    def is_leveret(self) -> bool:
-        """Whether the broker supports extensions of Leveret, such as ``x-pull-one``."""
-        return self.registrar.is_leveret
-
-    @property
-    def is_audited(self) -> bool:
-        """Whether duplicates after a reconnect are recognised by their message IDs."""
-        return getattr(self.client, "audit", None) is not None
-
-    @property
-    def client_id(self) -> str:
-        return self.registrar.client_id
 
     # ---- sessions
 

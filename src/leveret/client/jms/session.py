@@ -27,7 +27,6 @@ from leveret.client.jms.listeners import Listener
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.jms.policies import refuse_exclusive_pull, refuse_wrong_prefetch
 from leveret.client.jms.producer import Producer
-from leveret.client.jms.registrar import Registrar
 from leveret.client.jms.requestor import Requestor
 from leveret.client.jms.session_acks import SessionAcks
 from leveret.client.jms.topics import open_source, unsubscribe
@@ -66,6 +65,7 @@ class Session(MessageFactory, SessionAcks):
     def __init__(self, connection: Connection, channel: Channel, ack_mode: AckMode) -> None:
         super().__init__(connection, channel, ack_mode)
         self.subscribing = asyncio.Lock()  # basic.qos is for the next basic.consume
+        self.registrar = connection.registrar
         self.is_closed = False
         self.problem: Exception | None = None
         self._closing = Once(self._close)
@@ -80,10 +80,6 @@ class Session(MessageFactory, SessionAcks):
     def is_live(self) -> bool:
         """Whether there is a connection. With ``failover:`` there may be none for a while."""
         return self.channel.is_live
-
-    @property
-    def registrar(self) -> Registrar:
-        return self.connection.registrar
 
     # ---- consumers
 
