@@ -59,10 +59,10 @@ def test_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: 
             while not consumer.unconsumed:
                 await asyncio.sleep(0)
             client._transport.abort()
-            while client._fallen is None:
+            while client._loss is None:
                 await asyncio.sleep(0)
             assert not looks or await consumer.receive_no_wait() is None
-            client.refuse_fallen()
+            client.refuse_lost()
 
         last.restore = fall
         await world.cut()

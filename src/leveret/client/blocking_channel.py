@@ -139,8 +139,8 @@ class Channel(BlockingObject[Core]):
 
     def _wait_for_broker(self) -> None:
         connection = self.connection.core
-        if connection.hopeless is not None:
-            raise connection.hopeless.with_traceback(None)
+        if connection.outage_error is not None:
+            raise connection.outage_error.with_traceback(None)
         if self.confirms is None and not self.loop_thread.is_current:
             self.call(connection.until_up())
 

@@ -20,7 +20,7 @@ from leveret.client.closable import Closable
 from leveret.client.confirms import Confirms, Likeness, Settled, likeness_of
 from leveret.client.consumers import Consumer, OnDelivery, cancelled
 from leveret.client.correlator import REPLIES, Correlator, Then
-from leveret.client.errors import Closed, told_by_peer
+from leveret.client.errors import Closed, error_of_close
 from leveret.client.messages import Delivery, Fetched, Returned
 from leveret.client.publish_frames import ACK, ACK_IDS, BODY, HEAD_OVERHEAD, HEADER, Route, route_frame, too_large
 from leveret.errors import UnexpectedFrame
@@ -39,7 +39,7 @@ NO_HEAD = encode_properties(NO_PROPERTIES)
 
 
 class Channel(Closable):
-    life = 0  # how many connections below it were lost
+    generation = 0  # how many connections below it were lost
 
     def __init__(self, connection: Connection, number: int) -> None:
         loop = asyncio.get_running_loop()
@@ -233,7 +233,7 @@ class Channel(Closable):
             return
         self._write(frames)
         if self.confirms is not None:
-            self.confirms.tell(confirm or self.confirms.new_future(), mandatory)
+            self.confirms.track(confirm or self.confirms.new_future(), mandatory)
 
     async def publish(
         self,
@@ -360,7 +360,7 @@ class Channel(Closable):
             self._write(method_frame(self.number, m.ChannelFlowOk(method.active)))
         elif isinstance(method, m.ChannelClose):
             self._write(method_frame(self.number, m.ChannelCloseOk()))
-            problem = told_by_peer(method.reply_code, method.reply_text, "channel")
+            problem = error_of_close(method.reply_code, method.reply_text, "channel")
             if not self.is_closed:
                 self.end(problem)
             else:  # both sides sent a close: only ours will get a reply

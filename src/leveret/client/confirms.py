@@ -1,6 +1,6 @@
 """Publishes that have not been confirmed yet.
 
-Hot path: ``tell`` runs for each message that is published with confirms, ``settle`` for each ack of the broker, which
+Hot path: ``track`` runs for each message that is published with confirms, ``settle`` for each ack of the broker, which
 mostly confirms many messages. Tags are numbered from 1 without gaps, so the oldest message is the first.
 
 A returned message is matched to its publish by its bytes: basic.return carries no publish number and arrives before the
@@ -61,7 +61,7 @@ class Confirms:
         self._failures = Failures()
         self.open = 0
 
-    def tell(self, settled: Settled, mandatory: Likeness | None = None) -> None:
+    def track(self, settled: Settled, mandatory: Likeness | None = None) -> None:
         """``settled`` receives the outcome of the message that is published now."""
         if mandatory is not None:
             self._mandatory.append((self._first + len(self._pending), mandatory))
@@ -84,7 +84,7 @@ class Confirms:
                 self._first += 1
         while self._mandatory and self._mandatory[0][0] < self._first:
             self._mandatory.popleft()
-        self._tell_if_quiet()
+        self._resolve_if_quiet()
 
     def _end(self, future: Settled | None, *, is_taken: bool) -> None:
         if future is None:
@@ -120,7 +120,7 @@ class Confirms:
         if self.open or self._failures:
             waiting = self._loop.create_future()
             self._quiet.append(waiting)
-            self._tell_if_quiet()
+            self._resolve_if_quiet()
             await waiting
 
     def end(self, problem: Exception) -> None:
@@ -138,16 +138,16 @@ class Confirms:
         if self._failures:
             self._loop.call_soon(self._failures.hush)  # after the futures that wait for one of them are resolved
 
-    def _tell_if_quiet(self) -> None:
+    def _resolve_if_quiet(self) -> None:
         if self.open or not self._quiet:
             return
         quiet, self._quiet = self._quiet, []
         if self._failures:
-            self._loop.call_soon(self._tell, quiet)  # after the futures that wait for one of them are resolved
+            self._loop.call_soon(self._resolve, quiet)  # after the futures that wait for one of them are resolved
         else:
-            self._tell(quiet)
+            self._resolve(quiet)
 
-    def _tell(self, quiet: list[asyncio.Future[None]]) -> None:
+    def _resolve(self, quiet: list[asyncio.Future[None]]) -> None:
         waiting = [each for each in quiet if not each.done()]
         problem = self._failures.take() if waiting else None
         for each in waiting:

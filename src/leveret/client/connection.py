@@ -15,7 +15,7 @@ from leveret.client.callbacks import call_back
 from leveret.client.channel import Channel
 from leveret.client.closable import Closable
 from leveret.client.correlator import Correlator
-from leveret.client.errors import Closed, ConnectionLost, told_by_peer
+from leveret.client.errors import Closed, ConnectionLost, error_of_close
 from leveret.client.failover_uri import Plan, is_plan, plan_of
 from leveret.client.inflow import Inflow
 from leveret.client.keep_alive import KeepAlive
@@ -75,7 +75,7 @@ class Connection(Closable):
         self.is_blocked = False
         self.is_congested = False
         self.is_away = False  # disconnected; another connection attempt follows
-        self.hopeless: Exception | None = None  # why no further connection follows
+        self.outage_error: Exception | None = None  # why no further connection follows
         self.listeners: list[Listener] = []
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
@@ -95,7 +95,7 @@ class Connection(Closable):
         self = cls(parsed(address) if isinstance(address, str) else address)
         self.listeners.extend(listeners)
         await self._establish()
-        self.tell(Happening("connected", self.address.shown))
+        self.notify(Happening("connected", self.address.shown))
         return self
 
     async def _establish(self) -> None:
@@ -172,7 +172,7 @@ class Connection(Closable):
         except BaseException:
             self._abort()
             raise
-        self.tell(Happening("closed"))
+        self.notify(Happening("closed"))
 
     async def _gone(self) -> None:
         """Waits a moment until the socket is closed: a loop that ends before would leave it open."""
@@ -214,7 +214,7 @@ class Connection(Closable):
         self._channels.pop(channel.number, None)
         self._inflow.forget(channel.number)
 
-    def tell(self, happening: Happening) -> None:
+    def notify(self, happening: Happening) -> None:
         for listener in list(self.listeners):
             call_back(listener, happening)
 
@@ -280,7 +280,7 @@ class Connection(Closable):
         elif isinstance(method, m.ConnectionClose):
             self.write(method_frame(0, m.ConnectionCloseOk()))
             self._flush()
-            self._closed_by_peer(told_by_peer(method.reply_code, method.reply_text, "connection"))
+            self._closed_by_peer(error_of_close(method.reply_code, method.reply_text, "connection"))
         else:
             self._correlator.answer(method)
 
@@ -299,7 +299,7 @@ class Connection(Closable):
     def _blocked(self, method: m.Method) -> None:
         self.is_blocked = isinstance(method, m.ConnectionBlocked)
         reason = method.reason if isinstance(method, m.ConnectionBlocked) else ""
-        self.tell(Happening("blocked" if self.is_blocked else "unblocked", reason))
+        self.notify(Happening("blocked" if self.is_blocked else "unblocked", reason))
 
     # ---- the end
 
@@ -319,15 +319,15 @@ class Connection(Closable):
         was_open = not self.is_closed
         self._end(problem)
         if was_open:
-            self.tell(Happening("lost", str(problem), problem))
+            self.notify(Happening("lost", str(problem), problem))
 
     def _beat(self) -> None:
         self.write(HEARTBEAT_FRAME)
-        self.tell(Happening("keep-alive sent"))
+        self.notify(Happening("keep-alive sent"))
 
     def _silent(self) -> None:
         text = f"nothing was heard from {self.address.shown} for {2 * self.heartbeat} s"
-        self.tell(Happening("silent", text))
+        self.notify(Happening("silent", text))
         self._give_up(ConnectionLost(text))
 
     def _give_up(self, problem: Exception) -> None:

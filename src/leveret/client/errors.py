@@ -80,7 +80,7 @@ class PeerError(AmqpError):
         self.code = code  # type: ignore[misc]
 
 
-def told_by_peer(code: int, text: str, closes: Literal["channel", "connection"]) -> AmqpError:
+def error_of_close(code: int, text: str, closes: Literal["channel", "connection"]) -> AmqpError:
     """The error for a close of the broker, with its text but without the title at its beginning."""
     kind = BY_CODE.get((code, closes)) or BY_CODE.get((code, "channel"))
     if kind is None:

@@ -39,7 +39,7 @@ class FanoutConnection(Connection):
         self.plan = plan
         self.needed = plan.confirmations
         self.members = [RecoveringConnection.begin_later(replace(plan, addresses=(each,))) for each in plan.addresses]
-        self._news: asyncio.Future[None] = self._loop.create_future()
+        self._change: asyncio.Future[None] = self._loop.create_future()
         self._fanned: set[Channel] = set()
         for member in self.members:
             member.listeners.append(self._member_event)
@@ -59,8 +59,8 @@ class FanoutConnection(Connection):
     def _member_event(self, happening: Happening) -> None:
         self.frame_max = min(member.frame_max for member in self.members)
         self.is_blocked = any(member.is_blocked for member in self.members)
-        self.tell_news()
-        self.tell(happening)
+        self.announce_change()
+        self.notify(happening)
 
     # A condition of one member applies to all: a message waits for the slowest.
 
@@ -76,13 +76,13 @@ class FanoutConnection(Connection):
         for member in self.members:
             await member.writable()
 
-    def tell_news(self) -> None:
+    def announce_change(self) -> None:
         """Wake all waiting calls."""
-        self._news.set_result(None)
-        self._news = self._loop.create_future()
+        self._change.set_result(None)
+        self._change = self._loop.create_future()
 
-    async def news(self) -> None:
-        await asyncio.shield(self._news)
+    async def change(self) -> None:
+        await asyncio.shield(self._change)
 
     @property
     def has_enough(self) -> bool:
@@ -94,7 +94,7 @@ class FanoutConnection(Connection):
             self.refuse_closed()
             if sum(not member.is_closed for member in self.members) < self.needed:
                 raise ConnectionLost(f"fewer than {self.needed} of {self.plan.shown} can be reached: {self._reasons()}")
-            await self.news()
+            await self.change()
 
     def _reasons(self) -> str:
         reasons = []
@@ -125,8 +125,8 @@ class FanoutConnection(Connection):
         for member in self.members:
             member.listeners.remove(self._member_event)
         await asyncio.gather(*(member.close() for member in self.members))
-        self.tell_news()
-        self.tell(Happening("closed"))
+        self.announce_change()
+        self.notify(Happening("closed"))
 
 
 class Ballot:
@@ -190,7 +190,7 @@ class FanoutChannel(Channel):
         open_ones = sum(not member.is_closed for member in self._members)
         if open_ones < self._owner.needed and not self.is_closed:
             self.end(problem)
-        self._owner.tell_news()
+        self._owner.announce_change()
 
     def _returned(self, message: Any) -> None:
         if self.on_return is not None:
@@ -230,11 +230,11 @@ class FanoutChannel(Channel):
             self._refuse_closed()
             if len(good) + len(waiting) < self._owner.needed:
                 raise ConnectionLost(f"{name} reached fewer than {self._owner.needed} brokers")
-            news = asyncio.ensure_future(self._owner.news())
+            change = asyncio.ensure_future(self._owner.change())
             try:
-                await asyncio.wait([*waiting, news], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([*waiting, change], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                news.cancel()
+                change.cancel()
 
     # ---- publishing
 
@@ -261,7 +261,7 @@ class FanoutChannel(Channel):
         return live if len(live) >= self._owner.needed else usable
 
     def _ballot(self, confirm: Settled, confirms: Confirms, asked: int) -> Ballot:
-        confirms.tell(confirm)
+        confirms.track(confirm)
         self._sent += 1
         tag = self._sent
 

@@ -182,8 +182,8 @@ async def open_tunnel(address: Address, listener: Listener) -> HttpTunnel:
         status, answer = await line.request("POST", PATH)
         if status != 201:
             raise ConnectionLost(f"no tunnel at {address.shown}: {status} {_reason(answer)}")
-        told = json.loads(answer)
-        return HttpTunnel(address, listener, line, str(told["id"]), int(told["largest"]))
+        tunnel = json.loads(answer)
+        return HttpTunnel(address, listener, line, str(tunnel["id"]), int(tunnel["largest"]))
     except BaseException as problem:
         line.close()
         if isinstance(problem, ValueError | KeyError | TypeError):

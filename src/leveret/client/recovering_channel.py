@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from leveret.client.channel import Channel
 from leveret.client.confirms import Confirms, Likeness, Settled
 from leveret.client.correlator import Then
-from leveret.client.errors import Closed, Interrupted, told_by_peer
+from leveret.client.errors import Closed, Interrupted, error_of_close
 from leveret.client.messages import Delivery, Fetched
 from leveret.client.pending_calls import Gate, PendingCall, PendingCalls
 from leveret.client.publish_frames import MessageIds, refitted
@@ -51,7 +51,7 @@ class RecoveringChannel(Channel):
         loop = asyncio.get_running_loop()
         self._owner = connection
         self._gate = Gate()  # open while the channel can be used
-        self.life = 0  # how many connections below it are gone
+        self.generation = 0  # how many connections below it are gone
         self._is_there = False  # open at the broker, on this connection
         self._unconfirmed = Unconfirmed(loop)
         self._is_confirming = False  # the broker, on this connection
@@ -87,7 +87,7 @@ class RecoveringChannel(Channel):
 
     async def until_live(self) -> None:
         self._refuse_closed()
-        self._owner.refuse_hopeless()
+        self._owner.refuse_in_outage()
         await self._gate.wait()
 
     def suspend(self, problem: Exception) -> None:
@@ -97,7 +97,7 @@ class RecoveringChannel(Channel):
             self.end(self._problem)
             return
         self._gate.shut()
-        self.life += 1
+        self.generation += 1
         self._transaction.lose(problem)
         self._is_confirming = False
         self._settlement.next_connection()
@@ -114,14 +114,14 @@ class RecoveringChannel(Channel):
                     await self._do_again()
                     return
                 except Interrupted:
-                    self._owner.refuse_fallen()
+                    self._owner.refuse_lost()
                     await grace.pause()
         finally:
             self._grace = None
 
     def heard(self, method: m.Method) -> None:
         if self._grace is not None and isinstance(method, m.ChannelClose) and not self.is_closed:
-            problem = told_by_peer(method.reply_code, method.reply_text, "channel")
+            problem = error_of_close(method.reply_code, method.reply_text, "channel")
             if self._grace.covers(problem):  # the channel is opened again
                 self._write(method_frame(self.number, m.ChannelCloseOk()))
                 self.suspend(problem)
@@ -183,7 +183,7 @@ class RecoveringChannel(Channel):
     # ---- calls
 
     def _call_now(self, method: m.Method, then: Then = None) -> asyncio.Future[Any]:
-        self._owner.refuse_fallen()
+        self._owner.refuse_lost()
         return super()._call_now(method, then)
 
     def _call(self, method: m.Method, then: Then = None) -> asyncio.Future[Any]:
@@ -197,7 +197,7 @@ class RecoveringChannel(Channel):
 
         call = PendingCall(next(self._stamps), lambda: self._call_now(self._owner.record.translated(method), noted))
         if not self.is_live:
-            self._owner.refuse_hopeless()
+            self._owner.refuse_in_outage()
         self._calls.put(call)
         return call.result
 
@@ -254,14 +254,14 @@ class RecoveringChannel(Channel):
             self._is_confirming = True
 
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
-        self._owner.refuse_hopeless()
+        self._owner.refuse_in_outage()
         properties = self._ids.stamped(properties)
         if not exchange and self._owner.record.has_roles:
             routing_key = self._owner.record.current(routing_key)
         return super().encoded(body, exchange, routing_key, properties, mandatory)
 
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
-        problem = self._problem or self._owner.hopeless
+        problem = self._problem or self._owner.outage_error
         if problem is not None:
             if confirm is not None and not confirm.done():
                 confirm.set_exception(problem)
@@ -342,7 +342,7 @@ class RecoveringChannel(Channel):
         self.nack(delivery_tag, requeue=requeue)
 
     def _may_settle(self, tag: int) -> bool:
-        return not self._is_transacted or self._transaction.may_settle(is_known=self._settlement.knows(tag))
+        return not self._is_transacted or self._transaction.may_settle(is_known=self._settlement.is_current(tag))
 
     async def recover(self, *, requeue: bool = True) -> None:
         self._settlement.end()  # the application receives them again

@@ -68,7 +68,7 @@ class RecoveringConnection(Connection):
         self.broker = BrokerIdentity.of(self.address, {})  # of the last connection
         self._gate = Gate()
         self._is_leaving = False
-        self._fallen: Exception | None = None  # why the current connection is lost
+        self._loss: Exception | None = None  # why the current connection is lost
         self._aside = asyncio.Lock()  # held by the user of the reserved channel number
         self._worker: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -100,17 +100,17 @@ class RecoveringConnection(Connection):
 
     async def until_up(self) -> None:
         self.refuse_closed()
-        self.refuse_hopeless()
+        self.refuse_in_outage()
         await self._gate.wait()
 
-    def refuse_fallen(self) -> None:
+    def refuse_lost(self) -> None:
         """The broker cannot reply."""
-        if self._fallen is not None:
-            raise Interrupted(str(self._fallen))
+        if self._loss is not None:
+            raise Interrupted(str(self._loss))
 
-    def refuse_hopeless(self) -> None:
-        if self.hopeless is not None:
-            raise self.hopeless.with_traceback(None)
+    def refuse_in_outage(self) -> None:
+        if self.outage_error is not None:
+            raise self.outage_error.with_traceback(None)
 
     async def close(self) -> None:
         if self.is_closed:
@@ -129,7 +129,7 @@ class RecoveringConnection(Connection):
                 self._finish(Closed(f"the connection to {self.plan.shown} is closed"))
                 self._abort()
         await self._clear()
-        self.tell(Happening("closed"))
+        self.notify(Happening("closed"))
 
     def new_channel(self) -> RecoveringChannel:
         """Not open yet: if there is no connection, it will be opened by the next one."""
@@ -182,7 +182,7 @@ class RecoveringConnection(Connection):
     # ---- the loss of the connection
 
     def _give_up(self, problem: Exception) -> None:
-        self._fall(problem)
+        self._suspend(problem)
         self._abort()
 
     def _fail(self, problem: Exception) -> None:
@@ -190,15 +190,15 @@ class RecoveringConnection(Connection):
         if self._is_leaving or self.is_closed:
             super()._fail(problem)
         elif is_temporary or not self.is_up:
-            self._fall(problem)
+            self._suspend(problem)
         else:
             self._finish(problem)
-            self.tell(Happening("lost", str(problem), problem))
-            self.tell(Happening("closed", str(problem), problem))
+            self.notify(Happening("lost", str(problem), problem))
+            self.notify(Happening("closed", str(problem), problem))
 
-    def _fall(self, problem: Exception) -> None:
+    def _suspend(self, problem: Exception) -> None:
         was_up = self.is_up
-        self._fallen = problem
+        self._loss = problem
         self.is_away = True
         self._gate.shut()
         self._keep_alive.stop()
@@ -211,14 +211,14 @@ class RecoveringConnection(Connection):
         self.congested(False)
         if self.is_blocked:
             self.is_blocked = False
-            self.tell(Happening("unblocked", "the connection is gone"))
+            self.notify(Happening("unblocked", "the connection is gone"))
         if not was_up or self._is_leaving:
             return
         if self.plan.attempts == 0:
             self._finish(problem)
-        self.tell(Happening("lost", str(problem), problem))
+        self.notify(Happening("lost", str(problem), problem))
         if self.is_closed:
-            self.tell(Happening("closed", str(problem), problem))
+            self.notify(Happening("closed", str(problem), problem))
             return
         if self.plan.patience is not None:
             self._patience = self._loop.call_later(self.plan.patience, self._lose_patience)
@@ -226,10 +226,10 @@ class RecoveringConnection(Connection):
 
     def _lose_patience(self) -> None:
         text = f"there has been no connection to {self.plan.shown} for {self.plan.patience:g} s"
-        self.hopeless = ConnectionLost(f"{text}: is a broker there? The option 'timeout' says how long to wait")
-        self._gate.turn_away(self.hopeless)
+        self.outage_error = ConnectionLost(f"{text}: is a broker there? The option 'timeout' says how long to wait")
+        self._gate.turn_away(self.outage_error)
         for channel in self._recovering():
-            channel.give_up_waiting(self.hopeless)
+            channel.give_up_waiting(self.outage_error)
 
     def _finish(self, problem: Exception) -> None:
         """No further connection follows."""
@@ -240,7 +240,7 @@ class RecoveringConnection(Connection):
         self._end(problem)
 
     def _forget_patience(self) -> None:
-        self.hopeless = None
+        self.outage_error = None
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -248,13 +248,13 @@ class RecoveringConnection(Connection):
     # ---- the next connection
 
     async def _recover(self, rounds: int, kind: Any) -> None:
-        self.tell(Happening("reconnecting", self.plan.shown))
+        self.notify(Happening("reconnecting", self.plan.shown))
         try:
             await self._reach(rounds)
         except Exception as problem:  # noqa: BLE001  # any error: no other task reconnects, and calls wait
             self._finish(problem)
             await self._clear()
-            self.tell(Happening("closed", str(problem), problem))
+            self.notify(Happening("closed", str(problem), problem))
         else:
             self._come_up(kind)
 
@@ -265,7 +265,7 @@ class RecoveringConnection(Connection):
             channel.go_live()
         self.is_away = False
         self._gate.open()
-        self.tell(Happening(kind, self.address.shown))
+        self.notify(Happening(kind, self.address.shown))
 
     async def _reach(self, rounds: int) -> None:
         problem: Exception | None = None
@@ -279,7 +279,7 @@ class RecoveringConnection(Connection):
                 except (ClientError, AmqpError) as trouble:
                     problem = trouble
                     refusals += _is_refusal(trouble)
-                    self.tell(Happening("attempt failed", f"{address.shown}: {trouble}", trouble))
+                    self.notify(Happening("attempt failed", f"{address.shown}: {trouble}", trouble))
             if refusals == len(self.plan.addresses) and problem is not None:
                 raise problem
             if rounds != FOR_EVER and number >= rounds:
@@ -295,7 +295,7 @@ class RecoveringConnection(Connection):
 
     async def _try(self, address: Address) -> None:
         await self._clear()
-        self.address, self._inflow.limit, self._fallen = address, address.frame_max, None
+        self.address, self._inflow.limit, self._loss = address, address.frame_max, None
         await self._establish()
         grace = self._grace()
         await TopologyRecovery(self, grace).everything()
@@ -310,7 +310,7 @@ class RecoveringConnection(Connection):
 
     def _retry_refused(self, problem: AmqpError) -> None:
         text = f"{self.address.shown} has not noticed yet that the last connection is gone: {problem}"
-        self.tell(Happening("attempt failed", text, problem))
+        self.notify(Happening("attempt failed", text, problem))
 
     async def _clear(self) -> None:
         """Drop everything that belongs to the previous connection."""
@@ -334,7 +334,7 @@ class RecoveringConnection(Connection):
                 except LeveretError:
                     if not channel.is_closed:  # otherwise the channel has reported it
                         raise
-            self.refuse_fallen()
+            self.refuse_lost()
 
     def _recovering(self) -> list[RecoveringChannel]:
         return [each for each in self._channels.values() if isinstance(each, RecoveringChannel)]

@@ -54,8 +54,8 @@ class Audit:
     def outcome(self, queue: str, message_id: str, *, redelivered: bool) -> Outcome | None:
         """How the application settled the message before."""
         settled = self._settled.get(queue)
-        said = None if settled is None else settled.get(message_id)
-        return said if redelivered or said == "ack" else None
+        outcome = None if settled is None else settled.get(message_id)
+        return outcome if redelivered or outcome == "ack" else None
 
     def held(self, queue: str, message_id: str) -> Holding | None:
         return self._held.get((queue, message_id))
@@ -133,7 +133,7 @@ class Settlement:
             holding = self._held[tag] = Holding(self, tag, queue, message_id)
             audit.hold(holding)
             return True
-        if holding.place.knows(holding.tag) and not delivery.redelivered:
+        if holding.place.is_current(holding.tag) and not delivery.redelivered:
             self._send(tag, "ack")  # published twice; the application holds the first
         else:
             self._stand_in(tag, holding)
@@ -162,7 +162,7 @@ class Settlement:
 
     def _settle(self, tag: int, multiple: bool, outcome: Outcome | None, method: m.Method) -> None:
         last = self._newest if multiple and tag == 0 else tag
-        is_known = self.knows(last)
+        is_known = self.is_current(last)
         taken = self._taken(last, multiple=multiple)
         if is_known:
             self._send_all(last, multiple, outcome, method, self._of_others(taken, last))
@@ -170,7 +170,7 @@ class Settlement:
             is_covered = (
                 is_known and holding.place is self and (holding.tag == last or (multiple and holding.tag <= last))
             )
-            if not is_covered and holding.place.knows(holding.tag):
+            if not is_covered and holding.place.is_current(holding.tag):
                 holding.place.settle_stand_in(holding.tag, outcome)
             self._remember(holding, outcome)
 
@@ -217,7 +217,7 @@ class Settlement:
         for tag in tags:
             self._stand_ins.pop(tag).tag = 0
 
-    def knows(self, tag: int) -> bool:
+    def is_current(self, tag: int) -> bool:
         """Whether the tag belongs to this connection."""
         return tag > self._base
 

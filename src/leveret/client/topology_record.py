@@ -218,7 +218,7 @@ class LastQueue:
         whole = copy(method)
         whole.queue = self.name
         if isinstance(whole, m.QueueBind | m.QueueUnbind) and not whole.routing_key:
-            whole.routing_key = self.name  # as the rule of AMQP says
+            whole.routing_key = self.name  # the rule includes the routing key
         return whole
 
 

@@ -70,7 +70,7 @@ class SideChannel(Channel):
         await asyncio.shield(self._gone)
 
     def _call_now(self, method: m.Method, then: Then = None) -> asyncio.Future[Any]:
-        self.connection.refuse_fallen()
+        self.connection.refuse_lost()
         return super()._call_now(method, then)
 
     async def run_once(self, method: m.Method) -> Any:
@@ -141,4 +141,4 @@ class TopologyRecovery:
     def _report(self, method: m.Method, problem: Exception) -> None:
         connection = self._connection
         text = f"{method.NAME} could not be done again at {connection.address.shown}: {problem}"
-        connection.tell(Happening("not restored", text, problem))
+        connection.notify(Happening("not restored", text, problem))

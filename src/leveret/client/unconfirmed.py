@@ -53,7 +53,7 @@ class Unconfirmed(Confirms):
                 self._leave(each)
         self._line = deque(each for each in self._line if not each.is_settled)
         self._number = 1
-        self._tell_if_quiet()
+        self._resolve_if_quiet()
         return list(self._line)
 
     def settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
@@ -69,7 +69,7 @@ class Unconfirmed(Confirms):
                 self._number += 1
         while self._returnable and self._returnable[0][0].is_settled:
             self._returnable.popleft()
-        self._tell_if_quiet()
+        self._resolve_if_quiet()
 
     def _answer(self, publication: Publication, *, is_taken: bool) -> None:
         if publication.is_settled:  # out of order, before

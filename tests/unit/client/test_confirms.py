@@ -28,7 +28,7 @@ def confirms(loop: asyncio.AbstractEventLoop) -> Confirms:
 
 def added(confirms: Confirms, mandatory: Likeness | None = None) -> asyncio.Future[None]:
     future = confirms.new_future()
-    confirms.tell(future, mandatory)
+    confirms.track(future, mandatory)
     return future
 
 

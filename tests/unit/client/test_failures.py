@@ -19,7 +19,7 @@ Complaint = dict[str, Any]
 
 def added(confirms: Confirms, mandatory: Likeness | None = None) -> asyncio.Future[None]:
     future = confirms.new_future()
-    confirms.tell(future, mandatory)
+    confirms.track(future, mandatory)
     return future
 
 
@@ -179,7 +179,7 @@ def test_what_a_thread_asked_for_or_waits_for_is_not_told_again() -> None:
     async def story(confirms: Confirms) -> None:
         answers: list[Answer[None]] = [Answer() for _ in range(3)]
         for answer in answers:
-            confirms.tell(answer)
+            confirms.track(answer)
         with pytest.raises(TimeoutError):
             answers[2].result(0)
         hearing = asyncio.get_running_loop().run_in_executor(None, answers[0].exception)
@@ -190,7 +190,7 @@ def test_what_a_thread_asked_for_or_waits_for_is_not_told_again() -> None:
         take(confirms, 3)
         await confirms.all_settled()
         answer = Answer[None]()
-        confirms.tell(answer)
+        confirms.track(answer)
         with pytest.raises(TimeoutError):
             answer.result(0)
         refuse(confirms, 4)

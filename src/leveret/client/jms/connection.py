@@ -41,7 +41,7 @@ class Connection(Closable):
         self._is_over = False  # no more events are reported
         self._close_by: float | None = None  # the deadline for the pending calls of a close
         self._closing: set[asyncio.Task[None]] = set()  # pending calls of a close
-        self._told: Exception | None = None  # the error of a connection is reported once, not by each session
+        self._reported: Exception | None = None  # the error of a connection is reported once, not by each session
         client.listeners.append(self._happened)
 
     # ---- sessions
@@ -122,9 +122,9 @@ class Connection(Closable):
             self.trouble(happening.problem)
 
     def trouble(self, problem: Exception) -> None:
-        if self._is_over or problem is self._told or isinstance(problem, Closed):
+        if self._is_over or problem is self._reported or isinstance(problem, Closed):
             return
-        self._told = problem
+        self._reported = problem
         if self.exception_listener is not None:
             try:
                 self.exception_listener(problem)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 from leveret.client.closable import Closable, Once
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode, AckType
-from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.listeners import Listener, ListenerCall, NotCalled
 from leveret.client.jms.messages import PERSISTENT, Message, received
@@ -28,6 +27,7 @@ from leveret.client.jms.policies import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push
 from leveret.client.jms.topics import Source
+from leveret.client.jms.unsettled import Dispatch, Outcome
 from leveret.client.messages import Delivery
 from leveret.errors import LeveretError
 
@@ -43,8 +43,8 @@ class MessageConsumer(Closable):
         self.source = source
         self.prefetch = prefetch
         self.policy = policy
-        self.unconsumed: deque[Dispatched] = deque()
-        self.delivered: dict[Delivery, Dispatched] = {}
+        self.unconsumed: deque[Dispatch] = deque()
+        self.delivered: dict[Delivery, Dispatch] = {}
         self.subscription = Push(self) if prefetch else Pull(self)
         self.is_closed = False
         self.problem: Exception | None = None
@@ -187,7 +187,7 @@ class MessageConsumer(Closable):
             if self.is_closed:
                 self.session.forget(self)
 
-    def _failed(self, entry: Dispatched, problem: BaseException) -> None:
+    def _failed(self, entry: Dispatch, problem: BaseException) -> None:
         log.warning("message listener of %s failed: %r", self, problem)
         if self.session.is_closed:
             return
@@ -197,7 +197,7 @@ class MessageConsumer(Closable):
         self.session.acknowledge_lazy(self)
         self.roll_back([entry])
 
-    def _not_called(self, entry: Dispatched, problem: NotCalled) -> None:
+    def _not_called(self, entry: Dispatch, problem: NotCalled) -> None:
         """Put the message back. No further one is passed to the listener."""
         log.warning("message listener of %s cannot be called: %s", self, problem)
         self._listener = None
@@ -206,7 +206,7 @@ class MessageConsumer(Closable):
 
     # ---- to the application
 
-    def arrived(self, entry: Dispatched) -> None:
+    def arrived(self, entry: Dispatch) -> None:
         """Called with messages from the queue of the session."""
         self.unconsumed.append(entry)
         self.wake()
@@ -215,7 +215,7 @@ class MessageConsumer(Closable):
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    def _take(self) -> Dispatched | None:
+    def _take(self) -> Dispatch | None:
         """The next message for the application. Settles those that it must not receive."""
         connection, line = self.session.connection, self.unconsumed
         while line and connection.is_started and not self._retries.is_pausing and not self.is_closed:
@@ -227,7 +227,7 @@ class MessageConsumer(Closable):
                 if entry.is_expired(connection.clock):
                     self._expired(entry)
                     continue
-                if self.source.filters and not self.source.wants(entry.delivery):
+                if self.source.filters and not self.source.matches(entry.delivery):
                     self._settle_unseen(entry, Outcome.ACK, AckType.UNMATCHED)
                     continue
             except LeveretError:  # its headers cannot be decoded by any consumer
@@ -236,17 +236,17 @@ class MessageConsumer(Closable):
             return entry
         return None
 
-    def _expired(self, entry: Dispatched) -> None:
+    def _expired(self, entry: Dispatch) -> None:
         is_kept = entry.delivery.properties.delivery_mode == PERSISTENT
         self._settle_unseen(entry, Outcome.REJECT if is_kept else Outcome.ACK, AckType.EXPIRED)
 
-    def _settle_unseen(self, entry: Dispatched, outcome: Outcome, kind: AckType) -> None:
+    def _settle_unseen(self, entry: Dispatch, outcome: Outcome, kind: AckType) -> None:
         self.session.settle([entry], outcome)
-        self.session.tell(kind, self, [entry])
+        self.session.notify_ack(kind, self, [entry])
         if self.session.is_transacted:  # it counts towards the prefetch until the transaction ends
             self.subscription.consumed()
 
-    def _message_of(self, entry: Dispatched) -> Message | None:
+    def _message_of(self, entry: Dispatch) -> Message | None:
         self.delivered[entry.delivery] = entry
         try:
             return received(entry.delivery, self.session, entry.redeliveries, self.source.destination)
@@ -255,7 +255,7 @@ class MessageConsumer(Closable):
             self._settle_unseen(entry, Outcome.REJECT, AckType.POISON)
             return None
 
-    def _consumed(self, entry: Dispatched) -> None:
+    def _consumed(self, entry: Dispatch) -> None:
         """The application has received it. It may have been settled or rolled back meanwhile."""
         if entry.delivery not in self.delivered:
             return
@@ -269,19 +269,19 @@ class MessageConsumer(Closable):
         else:
             self.subscription.consumed()
 
-    def acknowledge(self, entries: list[Dispatched], kind: AckType) -> None:
+    def acknowledge(self, entries: list[Dispatch], kind: AckType) -> None:
         if entries:
             self.session.settle(entries, Outcome.ACK)
             self.forget(entries)
-            self.session.tell(kind, self, entries)
+            self.session.notify_ack(kind, self, entries)
 
-    def forget(self, entries: Iterable[Dispatched]) -> None:
+    def forget(self, entries: Iterable[Dispatch]) -> None:
         for entry in entries:
             self.delivered.pop(entry.delivery, None)
 
     # ---- redelivery
 
-    def roll_back(self, entries: list[Dispatched]) -> None:
+    def roll_back(self, entries: list[Dispatch]) -> None:
         """Pass them to the application once more, after the delay of the policy; or reject them, if the policy does not
         allow more redeliveries. A closed consumer requeues them."""
         self.forget(entries)
@@ -297,12 +297,12 @@ class MessageConsumer(Closable):
         again = [entry for entry in entries if self.policy.allows(entry.redeliveries)]
         if poison:
             self.session.settle(poison, Outcome.REJECT)
-            self.session.tell(AckType.POISON, self, poison)
+            self.session.notify_ack(AckType.POISON, self, poison)
         if again:
-            self.session.tell(AckType.REDELIVERED, self, again)
+            self.session.notify_ack(AckType.REDELIVERED, self, again)
             self._retries.add(again)
 
-    def _put_first(self, entries: Sequence[Dispatched]) -> None:
+    def _put_first(self, entries: Sequence[Dispatch]) -> None:
         """After messages that arrived before them, which may have been put back already."""
         line, earlier, first = self.unconsumed, [], entries[0].delivery.delivery_tag
         while line and line[0].delivery.delivery_tag < first:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from leveret.client.jms.clock import Clock, Timer
-from leveret.client.jms.delivered import Dispatched
 from leveret.client.jms.policies import RedeliveryPolicy
+from leveret.client.jms.unsettled import Dispatch
 
 
 class Retries:
@@ -21,7 +21,7 @@ class Retries:
         self,
         policy: RedeliveryPolicy,
         clock: Clock,
-        put_first: Callable[[Sequence[Dispatched]], None],
+        put_first: Callable[[Sequence[Dispatch]], None],
         go_on: Callable[[], None],
     ) -> None:
         self._policy = policy
@@ -30,9 +30,9 @@ class Retries:
         self._go_on = go_on
         self._timers: set[Timer] = set()
         self._pauses = 0  # number of current pauses
-        self.away: dict[Dispatched, None] = {}  # waiting outside of the queue, in their order
+        self.away: dict[Dispatch, None] = {}  # waiting outside of the queue, in their order
 
-    def add(self, entries: Sequence[Dispatched]) -> None:
+    def add(self, entries: Sequence[Dispatch]) -> None:
         """Their ``redeliveries`` are counted already."""
         if self._policy.non_blocking:
             for entry in entries:
@@ -68,7 +68,7 @@ class Retries:
         timer = self._clock.call_later(delay, fire)
         self._timers.add(timer)
 
-    def _return(self, entry: Dispatched) -> None:
+    def _return(self, entry: Dispatch) -> None:
         if entry in self.away:
             del self.away[entry]
             self._put_first([entry])

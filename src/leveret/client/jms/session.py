@@ -20,7 +20,6 @@ from leveret.client.errors import ClientError, ConnectionLost
 from leveret.client.jms.ack_modes import AckMode
 from leveret.client.jms.browser import QueueBrowser
 from leveret.client.jms.consumer import MessageConsumer
-from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.listeners import Listener
@@ -30,6 +29,7 @@ from leveret.client.jms.producer import Producer
 from leveret.client.jms.requestor import Requestor
 from leveret.client.jms.session_acks import SessionAcks
 from leveret.client.jms.topics import open_source, unsubscribe
+from leveret.client.jms.unsettled import Dispatch, Outcome
 from leveret.errors import AmqpError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Session(MessageFactory, SessionAcks):
         self.is_closed = False
         self.problem: Exception | None = None
         self._closing = Once(self._close)
-        self._line: deque[Dispatched] = deque()  # delivered by the channel, not yet passed to the consumer
+        self._line: deque[Dispatch] = deque()  # delivered by the channel, not yet passed to the consumer
         self._listener_call: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_moving = False
@@ -170,8 +170,8 @@ class Session(MessageFactory, SessionAcks):
 
     # ---- from the channel to the consumers
 
-    def dispatch(self, entry: Dispatched) -> None:
-        entry.life = self.life
+    def dispatch(self, entry: Dispatch) -> None:
+        entry.generation = self.generation
         self._outstanding.add(entry)
         self._line.append(entry)
         if not self._is_moving and self.connection.is_started:
@@ -189,7 +189,7 @@ class Session(MessageFactory, SessionAcks):
             entry.consumer.arrived(entry)
         self.serve_listeners()
 
-    def take_waiting(self, consumer: MessageConsumer) -> list[Dispatched]:
+    def take_waiting(self, consumer: MessageConsumer) -> list[Dispatch]:
         """Removes and returns the waiting messages for this consumer."""
         found = [entry for entry in self._line if entry.consumer is consumer]
         self._line = deque(entry for entry in self._line if entry.consumer is not consumer)
@@ -276,7 +276,7 @@ class Session(MessageFactory, SessionAcks):
 
     def interrupted(self) -> None:
         """The connection is lost, and may come back (``failover:``)."""
-        self._seen_life = self.life
+        self._seen_generation = self.generation
         for entry in self._line:
             entry.consumer.unconsumed.append(entry)
         self._line.clear()
@@ -286,7 +286,7 @@ class Session(MessageFactory, SessionAcks):
 
     def restored(self) -> None:
         """The connection is restored. There may have been one in between that was lost before its event was handled."""
-        if self._seen_life != self.life:
+        if self._seen_generation != self.generation:
             self.interrupted()
         for consumer in self._consumers:
             consumer.subscription.restored()

@@ -16,17 +16,17 @@ from leveret.client.channel import Channel
 from leveret.client.closable import Closable
 from leveret.client.errors import TransactionRolledBack
 from leveret.client.jms.ack_modes import AckEvent, AckListener, AckMode, AckType
-from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import Message
 from leveret.client.jms.producer import Outgoing
+from leveret.client.jms.unsettled import Dispatch, Outcome, UnsettledMessages
 
 if TYPE_CHECKING:
     from leveret.client.jms.connection import Connection
     from leveret.client.jms.consumer import MessageConsumer
 
 log = logging.getLogger("leveret.client.jms")
-Aside = list[tuple[list[Dispatched], Outcome]]
+Aside = list[tuple[list[Dispatch], Outcome]]
 
 
 class SessionAcks(Closable):
@@ -36,9 +36,9 @@ class SessionAcks(Closable):
         self.ack_mode = ack_mode
         self.ack_listeners: list[AckListener] = []
         self._consumers: list[MessageConsumer] = []
-        self._outstanding = Outstanding()
+        self._outstanding = UnsettledMessages()
         self._aside: Aside = []  # to be settled when the transaction ends
-        self._seen_life = 0  # the last one whose loss was handled
+        self._seen_generation = 0  # the last one whose loss was handled
         self.outgoing = Outgoing(connection, channel if self.is_transacted else None)
 
     @property
@@ -49,9 +49,9 @@ class SessionAcks(Closable):
         raise NotImplementedError
 
     @property
-    def life(self) -> int:
+    def generation(self) -> int:
         """How often the connection below was lost."""
-        return self.channel.life
+        return self.channel.generation
 
     @property
     def holds(self) -> bool:
@@ -78,41 +78,41 @@ class SessionAcks(Closable):
         if self.ack_mode is AckMode.DUPS_OK and not self.channel.is_closed:
             consumer.acknowledge([each for each in consumer.delivered.values() if each.is_consumed], AckType.STANDARD)
 
-    def settle(self, entries: list[Dispatched], outcome: Outcome) -> None:
+    def settle(self, entries: list[Dispatch], outcome: Outcome) -> None:
         """In a transaction, when that ends. Until then the messages count towards their prefetch."""
         if not entries or self.channel.is_closed:
             return
         if self.is_transacted:
             self._aside.append((entries, outcome))
         else:
-            self._say(entries, outcome)
+            self._send(entries, outcome)
 
-    def _say(self, entries: list[Dispatched], outcome: Outcome) -> None:
+    def _send(self, entries: list[Dispatch], outcome: Outcome) -> None:
         for entry in entries:
             if not entry.is_settled:
                 entry.consumer.subscription.settled(entry)
         self._outstanding.settle(entries, outcome)
 
-    def held_by(self, consumer: MessageConsumer) -> list[Dispatched]:
+    def held_by(self, consumer: MessageConsumer) -> list[Dispatch]:
         """Unsettled messages of a consumer, in the order of arrival."""
         return self._outstanding.of(consumer)
 
-    def is_void(self, entry: Dispatched) -> bool:
+    def is_void(self, entry: Dispatch) -> bool:
         """Whether a lost connection delivered it, so that the broker will redeliver it. A message that the audit of the
         client knows by its ID is not passed on again: an ack for it is still valid."""
-        if entry.life == self.life:
+        if entry.generation == self.generation:
             return False
         is_known = self.connection.is_audited and entry.delivery.properties.message_id is not None
         return self.is_transacted or not is_known
 
-    def forget_void(self, entries: Iterable[Dispatched]) -> None:
+    def forget_void(self, entries: Iterable[Dispatch]) -> None:
         """The broker redelivers them: these deliveries cannot be settled any more."""
         void = [entry for entry in entries if not entry.is_settled and self.is_void(entry)]
         for entry in void:
             entry.consumer.subscription.settled(entry)
         self._outstanding.forget(void)
 
-    def tell(self, kind: AckType, consumer: MessageConsumer, entries: Iterable[Dispatched]) -> None:
+    def notify_ack(self, kind: AckType, consumer: MessageConsumer, entries: Iterable[Dispatch]) -> None:
         if self.ack_listeners:
             event = AckEvent(kind, consumer, tuple(entry.delivery for entry in entries))
             for listener in list(self.ack_listeners):
@@ -134,9 +134,9 @@ class SessionAcks(Closable):
                 "they come again; do its work again"
             )
         aside, self._aside = self._aside, []
-        self._tell(aside)
+        self._send_aside(aside)
         for consumer, entries in done:
-            self._say(entries, Outcome.ACK)
+            self._send(entries, Outcome.ACK)
             consumer.forget(entries)
         try:
             await self.channel.commit()
@@ -145,22 +145,22 @@ class SessionAcks(Closable):
             raise
         for consumer, entries in done:
             if entries:
-                self.tell(AckType.STANDARD, consumer, entries)
+                self.notify_ack(AckType.STANDARD, consumer, entries)
         self._drop_closed()
         await self.outgoing.send_returned_again()
 
-    async def _undo(self, done: list[tuple[MessageConsumer, list[Dispatched]]], told: Aside) -> None:
+    async def _undo(self, done: list[tuple[MessageConsumer, list[Dispatch]]], sent: Aside) -> None:
         """The connection was lost before the commit, and is restored. The broker redelivers messages of the lost one.
-        Later ones are still held here, unsettled, although the acks in ``told`` were sent for them."""
+        Later ones are still held here; their acks in ``sent`` were rolled back with the transaction."""
         await self.channel.rollback()
         self.outgoing.rolled_back()
         for consumer, entries in done:
             self._reopen(entries)
             consumer.roll_back(entries)
-        self._aside = [*((self._reopen(entries), outcome) for entries, outcome in told), *self._aside]
+        self._aside = [*((self._reopen(entries), outcome) for entries, outcome in sent), *self._aside]
         await self._settle_aside()
 
-    def _reopen(self, entries: list[Dispatched]) -> list[Dispatched]:
+    def _reopen(self, entries: list[Dispatch]) -> list[Dispatch]:
         """Those that the broker still counts as delivered to this session."""
         alive = [entry for entry in entries if not self.is_void(entry)]
         for entry in self._outstanding.take_back(alive):
@@ -192,13 +192,13 @@ class SessionAcks(Closable):
         """In a transaction of its own."""
         aside, self._aside = self._aside, []
         if any(entries for entries, _ in aside):
-            self._tell(aside)
+            self._send_aside(aside)
             with suppress(TransactionRolledBack):  # lost with its connection: the broker redelivers them
                 await self.channel.commit()
 
-    def _tell(self, aside: Aside) -> None:
+    def _send_aside(self, aside: Aside) -> None:
         for entries, outcome in aside:
-            self._say(entries, outcome)
+            self._send(entries, outcome)
 
     def _forget_void_aside(self) -> None:
         """The connection is lost: its deliveries cannot be settled on a later one."""

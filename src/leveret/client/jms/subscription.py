@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from leveret.client.consumers import Consumer
 from leveret.client.errors import Cancelled, ClientError, Closed
 from leveret.client.jms.ack_modes import AckType
-from leveret.client.jms.delivered import Dispatched, Window
 from leveret.client.jms.errors import InvalidDestination
+from leveret.client.jms.unsettled import Dispatch, Window
 from leveret.client.messages import Delivery
 from leveret.errors import AmqpError
 from leveret.wire.fields import Table
@@ -40,7 +40,7 @@ class Push:
     def __init__(self, consumer: MessageConsumer) -> None:
         self._consumer = consumer
         self._window = Window()  # of the AMQP consumer that is subscribed
-        self._expected: deque[Dispatched] = deque()  # held by the application, not yet redelivered after a reconnect
+        self._expected: deque[Dispatch] = deque()  # held by the application, not yet redelivered after a reconnect
         self._subscribed: Consumer | None = None
         self._opening: asyncio.Task[None] | None = None
         self._moving: asyncio.Task[None] | None = None
@@ -57,7 +57,7 @@ class Push:
 
         def take(delivery: Delivery) -> None:
             window.held += 1
-            dispatch(Dispatched(consumer, delivery, now(), window))
+            dispatch(Dispatch(consumer, delivery, now(), window))
 
         async with session.subscribing:
             await session.channel.qos(consumer.prefetch)
@@ -77,13 +77,13 @@ class Push:
             self._consumer.cancelled(problem)
             self._consumer.session.connection.trouble(problem)
 
-    def settled(self, entry: Dispatched) -> None:
+    def settled(self, entry: Dispatch) -> None:
         if entry.window is not None:
             entry.window.held -= 1
             if self._expected:
                 self._expect()
 
-    def taken_back(self, entry: Dispatched) -> None:
+    def taken_back(self, entry: Dispatch) -> None:
         """Its settlement was rolled back."""
         if entry.window is not None:
             entry.window.held += 1
@@ -123,7 +123,7 @@ class Push:
 
     async def _move_on(self) -> None:
         consumer, old = self._consumer, self._subscribed
-        consumer.session.tell(AckType.DELIVERED, consumer, consumer.delivered.values())
+        consumer.session.notify_ack(AckType.DELIVERED, consumer, consumer.delivered.values())
         try:
             if consumer.source.exclusive and old is not None:
                 await old.cancel()
@@ -163,10 +163,10 @@ class Pull:
     async def open(self) -> None:
         """Nothing is sent before a message is requested."""
 
-    def settled(self, entry: Dispatched) -> None:
+    def settled(self, entry: Dispatch) -> None:
         """There is no prefetch window."""
 
-    def taken_back(self, entry: Dispatched) -> None:
+    def taken_back(self, entry: Dispatch) -> None:
         """There is no prefetch window."""
 
     def consumed(self) -> None:
@@ -304,7 +304,7 @@ class Pull:
     def _take(self, delivery: Delivery) -> None:
         """The caller may have been cancelled. A transaction could requeue it only at its end, so it is kept then."""
         consumer, session = self._consumer, self._consumer.session
-        session.dispatch(Dispatched(consumer, delivery, session.connection.clock.now(), None))
+        session.dispatch(Dispatch(consumer, delivery, session.connection.clock.now(), None))
         if not consumer.is_receiving and not session.is_transacted:
             session.give_back_waiting(consumer)
 

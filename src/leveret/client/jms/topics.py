@@ -10,7 +10,7 @@ nothing. It is auto-delete and bound to the queue, so it is deleted with the que
 subscription is new or has changed.
 
 If the broker supports it, a selector and noLocal are conditions of the binding: messages that do not match are not
-stored. Otherwise the client filters (``Source.wants``), and deletes the stored copy by an ack of type UNMATCHED.
+stored. Otherwise the client filters (``Source.matches``), and deletes the stored copy by an ack of type UNMATCHED.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Source:
         """Whether the client filters messages."""
         return self.selector is not None or bool(self.without_origin)
 
-    def wants(self, delivery: Delivery) -> bool:
+    def matches(self, delivery: Delivery) -> bool:
         if self.without_origin and delivery.headers.get(ORIGIN_HEADER) == self.without_origin:
             return False
         return self.selector is None or self.selector.matches(selectable(delivery.properties))

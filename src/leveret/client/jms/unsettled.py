@@ -1,8 +1,8 @@
 """Messages that were delivered and are not settled.
 
-A session keeps the deliveries of its channel in the order of arrival (``Outstanding``). If the first ones are settled,
-one ack with ``multiple`` covers all of them; a message that is settled out of order is acked alone. Settled messages
-behind an unsettled one are removed when they are the majority.
+A session keeps the deliveries of its channel in the order of arrival. If the first ones are settled, one ack with
+``multiple`` covers all of them; a message that is settled out of order is acked alone. Settled messages behind an
+unsettled one are removed when they are the majority.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Window:
 
 
 @dataclass(slots=True, eq=False)
-class Dispatched:
+class Dispatch:
     """A message for a consumer, or held by the application. ``window``: the prefetch window that it counts towards."""
 
     consumer: MessageConsumer
     delivery: Delivery
     arrived: float
     window: Window | None
-    life: int = 0  # of the connection that delivered it
+    generation: int = 0  # of the connection that delivered it
     redeliveries: int = 0  # counted by this client
     is_consumed: bool = False  # the application has processed it
     is_settled: bool = False  # the broker has been sent its outcome
@@ -58,24 +58,24 @@ class Dispatched:
         return clock.now() - self.arrived > int(time_to_live) / 1000
 
 
-class Outstanding:
+class UnsettledMessages:
     """Unsettled deliveries of a channel."""
 
     def __init__(self) -> None:
-        self._line: deque[Dispatched] = deque()
+        self._line: deque[Dispatch] = deque()
         self._done = 0  # settled ones in _line
 
     def __len__(self) -> int:
         return sum(not entry.is_settled for entry in self._line)
 
-    def add(self, entry: Dispatched) -> None:
+    def add(self, entry: Dispatch) -> None:
         self._line.append(entry)
 
-    def of(self, consumer: MessageConsumer) -> list[Dispatched]:
+    def of(self, consumer: MessageConsumer) -> list[Dispatch]:
         """Those of a consumer, in the order of arrival."""
         return [entry for entry in self._line if entry.consumer is consumer and not entry.is_settled]
 
-    def take_back(self, entries: Iterable[Dispatched]) -> list[Dispatched]:
+    def take_back(self, entries: Iterable[Dispatch]) -> list[Dispatch]:
         """The settlement was rolled back. Returns those that are unsettled again."""
         reopened = [entry for entry in entries if entry.is_settled]
         for entry in reopened:
@@ -84,12 +84,12 @@ class Outstanding:
         self._done = sum(entry.is_settled for entry in self._line)
         return reopened
 
-    def forget(self, entries: list[Dispatched]) -> None:
+    def forget(self, entries: list[Dispatch]) -> None:
         """The connection is lost: they cannot be settled."""
         self._mark(entries)
         self._forget_settled()
 
-    def settle(self, entries: Iterable[Dispatched], outcome: Outcome) -> None:
+    def settle(self, entries: Iterable[Dispatch], outcome: Outcome) -> None:
         """Each message is settled once, however often this is called."""
         fresh = [entry for entry in entries if not entry.is_settled]
         self._mark(fresh)
@@ -100,12 +100,12 @@ class Outstanding:
                 entry.delivery.reject(requeue=outcome is Outcome.GIVE_BACK)
             self._forget_settled()
 
-    def _mark(self, fresh: list[Dispatched]) -> None:
+    def _mark(self, fresh: list[Dispatch]) -> None:
         for entry in fresh:
             entry.is_settled = True
         self._done += len(fresh)
 
-    def _ack(self, fresh: list[Dispatched]) -> None:
+    def _ack(self, fresh: list[Dispatch]) -> None:
         if len(fresh) == 1:
             fresh[0].delivery.ack()
             self._forget_settled()
@@ -117,7 +117,7 @@ class Outstanding:
         for entry in asked.difference(front):
             entry.delivery.ack()
 
-    def _forget_settled(self) -> list[Dispatched]:
+    def _forget_settled(self) -> list[Dispatch]:
         """Removes and returns the settled ones at the front."""
         line, gone = self._line, []
         while line and line[0].is_settled:
