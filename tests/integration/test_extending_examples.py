@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.extended_source import applied, example_of, extended_source, hunks_of, sections
 from tests.support.management_api import ManagementApi, Reply
-from tests.support.serving import Serving
+from tests.support.broker_process import BrokerProcess
 
 EXAMPLES = {title: example for title, section in sections().items() if (example := example_of(section)).files}
 
@@ -51,14 +51,14 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def serving(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def serving(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     ports = ("--http-port", "0", "--line-port", "0")
-    with Serving(tmp_path_factory.mktemp("serving"), *ports, environ={"PYTHONPATH": str(source)}) as serving:
+    with BrokerProcess(tmp_path_factory.mktemp("serving"), *ports, environ={"PYTHONPATH": str(source)}) as serving:
         yield serving
 
 
 @pytest.fixture(scope="module")
-def api(serving: Serving) -> ManagementApi:
+def api(serving: BrokerProcess) -> ManagementApi:
     return ManagementApi(serving.url("http"))
 
 
@@ -117,7 +117,7 @@ def test_the_metric_is_exported(api: ManagementApi) -> None:
     assert 'rabbitmq_queue_messages_expired_total{vhost="/",queue="brief"} 1' in lines
 
 
-def test_the_command_answers(serving: Serving, source: Path, api: ManagementApi) -> None:
+def test_the_command_answers(serving: BrokerProcess, source: Path, api: ManagementApi) -> None:
     declare(api, "one")
     command = [sys.executable, "-m", "leveret.cli.main", "queues", "count", "--url", serving.url("http")]
     environ = {**os.environ, "PYTHONPATH": str(source)}
@@ -125,7 +125,7 @@ def test_the_command_answers(serving: Serving, source: Path, api: ManagementApi)
     assert ended.stdout == f"{len(api.get('queues')[1])}\n"
 
 
-def test_the_node_serves_the_protocol(serving: Serving, api: ManagementApi) -> None:
+def test_the_node_serves_the_protocol(serving: BrokerProcess, api: ManagementApi) -> None:
     declare(api, "lines")
     address = urlsplit(serving.url("line"))
     assert address.hostname is not None

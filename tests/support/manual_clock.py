@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heappop, heappush
 
+from leveret.client.jms.clock import Clock
+
 
 class ManualTimer:
     def __init__(self, callback: Callable[[], object]) -> None:
@@ -14,7 +16,7 @@ class ManualTimer:
         self.callback = None
 
 
-class ManualClock:
+class ManualClock(Clock):
     def __init__(self) -> None:
         self._now = 1_000.0
         self._due: list[tuple[float, int, ManualTimer]] = []
