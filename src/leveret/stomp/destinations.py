@@ -18,14 +18,8 @@ from urllib.parse import quote, unquote
 
 from leveret.stomp.errors import LONGEST_NAME, StompError, is_too_long
 
-QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
-    "queue",
-    "amqqueue",
-    "topic",
-    "exchange",
-    "temp_queue",
-    "reply_queue",
-)
+QUEUE, AMQ_QUEUE, TOPIC = "queue", "amqqueue", "topic"
+EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = "exchange", "temp_queue", "reply_queue"
 LONGEST = 2048  # characters: two names with each byte escaped, and the prefix
 TOPIC_EXCHANGE = "amq.topic"
 REPLY_PREFIX = "/reply-queue/"

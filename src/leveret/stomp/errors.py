@@ -25,6 +25,11 @@ class StompError(LeveretError):
         self.ending = ending
 
 
+def internal_error(bug: Exception) -> StompError:
+    """The traceback is logged, not sent to the client."""
+    return StompError("internal_error", f"INTERNAL_ERROR - {type(bug).__name__}")
+
+
 def is_too_long(name: str) -> bool:
     """For any name in AMQP."""
     return len(name) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME

@@ -9,7 +9,6 @@ of a header, as in the examples of that specification. A frame that is too large
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leveret.stomp.errors import StompError
@@ -59,15 +58,9 @@ class StompReader:
     def feed(self, data: bytes) -> None:
         self._pending += data
 
-    def frames(self) -> Iterator[Frame]:
-        """The complete frames. If the caller stops early, the next call returns the rest."""
-        while True:
-            if self._head is None and not self._take_head():
-                return
-            frame = self._take_body()
-            if frame is None:
-                return
-            yield frame
+    def next_frame(self) -> Frame | None:
+        """None if none is complete."""
+        return self._take_body() if self._head is not None or self._take_head() else None
 
     def _take_head(self) -> bool:
         pending = self._pending
