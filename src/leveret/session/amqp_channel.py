@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirm
-from leveret.errors import Unsupported
+from leveret.errors import AmqpError, Unsupported
 from leveret.message import Message
 from leveret.session import amqp_consumer
 from leveret.session.channel import Channel
@@ -58,6 +58,11 @@ class AmqpChannel(Channel):
     def cancelled(self, tag: str) -> None:
         if self.connection.wants("consumer_cancel_notify"):
             self.send(BasicCancel(tag, nowait=True))
+
+    def fail(self, error: AmqpError, method: tuple[int, int]) -> None:
+        intake = self.connection.intake
+        intake.at_channel, intake.at_method = self.number, method
+        self.connection.fail(error)
 
     def return_messages(self, messages: list[Message]) -> None:
         for content, address, _ in messages:

@@ -188,12 +188,11 @@ def _get_loaded(channel: AmqpChannel, method: BasicGet) -> None:
     """The first message of the queue has been read from disk."""
     connection = channel.connection
     if not connection.is_over and channel.step is ChannelStep.OPEN:
-        connection.intake.at_channel, connection.intake.at_method = channel.number, BasicGet.id
         try:
             if not _get(channel, method):
                 return  # another lane was loaded first
         except AmqpError as error:  # for example, the queue was deleted
-            connection.fail(error)
+            channel.fail(error, BasicGet.id)
     connection.unhalt(LOADING)
 
 

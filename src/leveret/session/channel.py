@@ -17,7 +17,7 @@ from leveret.delivery.confirms import Confirm, Confirms
 from leveret.delivery.consumer import UNLIMITED
 from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Unacked, give_back
-from leveret.errors import NotFound, PreconditionFailed, ResourceFault
+from leveret.errors import AmqpError, NotFound, PreconditionFailed, ResourceFault
 from leveret.message import Message
 from leveret.session import acknowledgements, consumers, declarations, pooled_consumer, transactions
 from leveret.session.pending_publishes import PendingPublishes
@@ -106,6 +106,10 @@ class Channel:
 
     def cancelled(self, tag: str) -> None:
         """The queue of this consumer was deleted: notify the client."""
+        raise NotImplementedError
+
+    def fail(self, error: AmqpError, method: tuple[int, int]) -> None:
+        """A method failed that was handled before: close the channel or the connection."""
         raise NotImplementedError
 
     def return_messages(self, messages: list[Message]) -> None:

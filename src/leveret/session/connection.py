@@ -235,6 +235,13 @@ class Connection:
         if self.outbox.size + self.peer.unsent() > most and not self.is_over:
             self._halt_unread()
 
+    def charge(self, steps: int) -> None:
+        """Count work other than acks and publishes with known routes (routing/bounds.py)."""
+        work = self.broker.routing_work
+        work.spent += steps
+        if work.is_spent and self.step is Step.OPEN:
+            self.wait_for_tick()
+
     def wait_for_tick(self) -> None:
         """The routing steps of this tick are used up (routing/bounds.py): continue in the next tick."""
         if NEXT_TICK not in self._halts:

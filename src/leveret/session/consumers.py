@@ -73,8 +73,7 @@ class ChannelConsumer(Consumer):
             consumers = channel.consumers
             if self.tag in consumers:  # to the end, or the first queue would use the whole prefetch
                 consumers[self.tag] = consumers.pop(self.tag)
-            for consumer in consumers.values():
-                consumer.queue.touch()
+            channel.touch_queues()
         self.queue.touch()
 
     def catch_up(self) -> None:

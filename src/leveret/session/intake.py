@@ -176,20 +176,13 @@ class Intake:
             self.at_method = NO_METHOD
             self._take_frame(kind, number, data[pos:stop])
             if kind == 1:
-                self._charge(stop - pos)
+                connection.charge(METHOD_STEPS + BYTE_STEPS * size)  # long arguments, such as selectors, cost more
             pos = stop
             if connection.step is Step.CLOSED:
                 return end
             if connection.outbox.size > MOST_GATHERED:
                 connection.flush_and_check_unread()
         return pos
-
-    def _charge(self, size: int) -> None:
-        """Count the work of methods other than publish and ack; long arguments, such as selectors, cost more."""
-        work = self._connection.broker.routing_work
-        work.spent += METHOD_STEPS + BYTE_STEPS * size
-        if work.is_spent and self._connection.step is Step.OPEN:
-            self._connection.wait_for_tick()
 
     def _lose_framing(self, end: int) -> None:
         self._is_framing_lost = True

@@ -134,17 +134,10 @@ class StompConnection(Connection):
             raise StompError("Illegal command", "You must log in using CONNECT first")
         else:
             self._handlers[frame.command](frame, self._receipt(frame))
-            self._charge(frame)
-
-    def _charge(self, frame: Frame) -> None:
-        """Wait for the next tick if the work of this one is done: long headers, such as selectors, cost more."""
-        work = self.broker.routing_work
-        if frame.command != "SEND":
-            work.spent += BYTE_STEPS * sum([len(value) for value in frame.headers.values()])
-        if work.is_spent and self.step is Step.OPEN:
-            self.wait_for_tick()
-        if self.outbox.size > MOST_GATHERED:
-            self.flush_and_check_unread()
+            is_send = frame.command == "SEND"
+            self.charge(0 if is_send else BYTE_STEPS * sum([len(value) for value in frame.headers.values()]))
+            if self.outbox.size > MOST_GATHERED:
+                self.flush_and_check_unread()
 
     def _note_partial(self) -> None:
         """Count the memory of incomplete frames. A frame larger than any head is a message: during an alarm it blocks

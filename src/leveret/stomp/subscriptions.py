@@ -25,7 +25,13 @@ from leveret.wire.fields import Table
 
 ACK_MODES = ("auto", "client", "client-individual")
 X_SELECTOR = "x-selector"
-OF_CONSUMERS = ("x-priority", "x-stream-offset", X_SELECTOR, "x-pull-one")  # other arguments are of queues
+OF_CONSUMERS = (
+    "x-priority",
+    "x-stream-offset",
+    X_SELECTOR,
+    "x-pull-one",
+    "x-shard-all",
+)  # other arguments are of queues
 QUEUE_NAME = "x-queue-name"
 NOT_OF_QUEUES = (*OF_CONSUMERS, QUEUE_NAME)
 MOST_PREFETCH = 65_535
