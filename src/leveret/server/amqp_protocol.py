@@ -137,7 +137,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     @property
     def is_told(self) -> bool:
-        return self.session.is_told_of_refusal
+        return self.session.expects_login_reply
 
     def is_gone(self) -> bool:
         return is_gone(self._transport)

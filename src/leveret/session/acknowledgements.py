@@ -76,7 +76,7 @@ def settle(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
 
 
 def settle_each(channel: Channel, tags: list[int], action: Settle) -> None:
-    """Settle these deliveries, in the order of their tags; the oldest ones of the channel at once."""
+    """Settle these deliveries, whose tags are in order; in one step if they are the oldest of the channel."""
     unacked = channel.unacked
     if channel.tx is not None:
         for tag in tags:

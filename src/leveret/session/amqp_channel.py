@@ -1,4 +1,4 @@
-"""One AMQP channel: content that is on its way, and replies, confirms and returns as frames."""
+"""One AMQP channel: content that has not arrived in full; replies, confirms and returns as frames."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AmqpChannel(Channel):
                 self.connection.send(method_frame(self.number, BasicNack(tag, multiple, requeue=False)))
 
     def cancelled(self, tag: str) -> None:
-        if self.connection.wants("consumer_cancel_notify"):
+        if self.connection.supports("consumer_cancel_notify"):
             self.send(BasicCancel(tag, nowait=True))
 
     def fail(self, error: AmqpError, method: tuple[int, int]) -> None:

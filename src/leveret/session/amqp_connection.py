@@ -63,7 +63,7 @@ class AmqpConnection(Connection):
     def send_method(self, method: Method) -> None:
         self.send(method_frame(0, method))
 
-    def wants(self, capability: str) -> bool:
+    def supports(self, capability: str) -> bool:
         return self.capabilities.get(capability) is True
 
     # ---- handshake
@@ -164,6 +164,6 @@ class AmqpConnection(Connection):
         self.broker.wake()
 
     def notify_blocked(self) -> None:
-        if self.wants("connection.blocked"):
+        if self.supports("connection.blocked"):
             reason = blocked_reason(self.broker.alarms)
             self.send_method(ConnectionBlocked(reason) if self.blocked else ConnectionUnblocked())

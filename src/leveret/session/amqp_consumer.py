@@ -180,7 +180,9 @@ def _get(channel: AmqpChannel, method: BasicGet) -> bool:
     if taken.redelivered and queue.counts_deliveries:
         content = with_count(content, taken.delivery_count)
     channel.send(BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left))
-    channel.send_frames(refit(content, channel.number, connection.frame_max))  # apart: a large content is not copied
+    channel.send_frames(
+        refit(content, channel.number, connection.frame_max)
+    )  # separately: large contents are not copied
     return True
 
 

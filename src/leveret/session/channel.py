@@ -2,7 +2,7 @@
 
 A request is a method, as a value: AMQP decodes it from a frame, other protocols call a DirectChannel
 (session/direct_channel.py). ``handle`` passes it to the interceptors and then to its handler. The subclass of a
-protocol decides what a reply, a confirm and a delivery are on the wire.
+protocol encodes replies, confirms and deliveries.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Channel:
     # ---- for the subclass of a protocol
 
     def frames_of(self, reply: Method) -> bytes:
-        """What a reply is on the wire; empty if nothing is sent."""
+        """The bytes of a reply; empty if this protocol sends none."""
         raise NotImplementedError
 
     def send_confirms(self, confirms: list[Confirm]) -> None:
@@ -109,7 +109,7 @@ class Channel:
         raise NotImplementedError
 
     def fail(self, error: AmqpError, method: tuple[int, int]) -> None:
-        """A method failed that was handled before: close the channel or the connection."""
+        """A method that has been handled earlier failed: close the channel or the connection."""
         raise NotImplementedError
 
     def return_messages(self, messages: list[Message]) -> None:
@@ -174,14 +174,14 @@ class Channel:
             while deferred and deferred[0][0] <= receipt:
                 self.connection.send(deferred.popleft()[1])
             if not deferred:
-                self.touch_queues()  # nothing was delivered meanwhile
+                self.touch_queues()  # while replies were deferred, nothing was delivered
         if self.confirms is None or self.step is not ChannelStep.OPEN:
             return bool(deferred)
         self.send_confirms(self.confirms.granted(receipt))
         return self.confirms.is_waiting or bool(deferred)
 
     def touch_queues(self) -> None:
-        """Deliver to the consumers what waits for them."""
+        """Let the queues of all consumers deliver in the next tick."""
         for consumer in self.consumers.values():
             consumer.queue.touch()
         if self.reply is not None:

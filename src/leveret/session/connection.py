@@ -37,9 +37,9 @@ class Peer(Protocol):
     """The socket of a connection."""
 
     host: str  # IP address of the client
-    received: int  # bytes, in so many reads
+    received: int  # bytes, in ``reads`` reads
     reads: int
-    sent: int  # bytes, in so many writes
+    sent: int  # bytes, in ``writes`` writes
     writes: int
     certificate: dict[str, object] | None  # verified by TLS, as the ssl module gives it
 
@@ -69,7 +69,7 @@ Login = Callable[[Credentials, Callable[[User | None], None]], None]
 class Connection:
     protocol: str
     heartbeat = 0  # seconds, of AMQP
-    is_told_of_refusal = True  # the client expects a reply to a failed login
+    expects_login_reply = True  # if the login fails
     channels: Mapping[int, Channel]
 
     def __init__(self, broker: Broker, peer: Peer, login: Login, limits: Limits, name: str) -> None:
@@ -84,8 +84,8 @@ class Connection:
         self.client_name: str | None = None
         self.client_properties: Table = {}
         self.user = User("")
-        self.vhost: Vhost = None  # type: ignore[assignment]  # given by open_vhost, before any channel
-        self.caller: Caller = None  # type: ignore[assignment]  # with it
+        self.vhost: Vhost = None  # type: ignore[assignment]  # set by open_vhost, before any channel is opened
+        self.caller: Caller = None  # type: ignore[assignment]  # the same
         self.step = Step.AWAIT_HEADER
         self.frame_max = limits.frame_max
         self.channel_max = limits.channel_max
@@ -143,7 +143,7 @@ class Connection:
         """The result of the login, on the event loop. The connection may be closed by now."""
         if self.is_over:
             return
-        if user is None and not self.is_told_of_refusal:
+        if user is None and not self.expects_login_reply:
             self.over()
         elif user is None:
             text = f"Login was refused using authentication mechanism {self.mechanism}."
@@ -202,7 +202,7 @@ class Connection:
     # ---- pausing
 
     def input_handled(self) -> None:
-        """At the end of ``receive``."""
+        """At the end of ``receive``: apply flow control, and request a tick if there is work for it."""
         self.check_unread()
         broker = self.broker
         if broker.dirty or broker.outgoing or broker.log.issued != broker.flushed or broker.awaiting_tick:
@@ -230,7 +230,7 @@ class Connection:
             self._halt_unread()
 
     def check_unread(self) -> None:
-        """The same for many small replies; called once per chunk."""
+        """Halt it, too, when it leaves many small replies unread; called once per chunk."""
         most = FEW_UNREAD if self.outbox.unread_output.is_high else self._most_unread
         if self.outbox.size + self.peer.unsent() > most and not self.is_over:
             self._halt_unread()

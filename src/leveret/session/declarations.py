@@ -49,7 +49,7 @@ def remove_line_breaks(method: Method) -> None:
 
 
 def _known_safe(channel: Channel, durable: bool) -> int:
-    """The receipt from which on a reply has to wait for the log.
+    """The reply waits for everything that is written to the log after this receipt.
 
     A durable object that exists already may have been declared a moment ago and not be on disk yet: the reply to a
     second declaration waits for it too.
@@ -85,7 +85,7 @@ def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
 
 
 def _bind(channel: Channel, binding: Binding) -> int:
-    """The receipt from which on the reply has to wait."""
+    """The reply waits for everything that is written to the log after the returned receipt."""
     issued = channel.connection.broker.log.issued
     return issued if channel.caller.bind(binding) else _known_safe(channel, channel.vhost.lasts(binding))
 
@@ -121,7 +121,7 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
         )
     channel.last_queue = queue.name
     channel.vhost.settle_down(queue)
-    name = queue.name if pool is None else method.queue  # some clients compare it with the one that they declared
+    name = queue.name if pool is None else method.queue  # some clients compare it with the declared name
     channel.reply_to(method, QueueDeclareOk(name, queue.ready, len(queue.consumers)), issued)
 
 

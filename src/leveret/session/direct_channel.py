@@ -4,8 +4,8 @@ Each call is the AMQP method of that name, as a value: interceptors see it, and 
 tracing are the same for all protocols. A subclass delivers by a consumer class of its own and overrides
 ``send_confirms`` and ``cancelled``.
 
-``reply`` is what this protocol sends where AMQP sends the ok of a method, if anything. It is sent when the effects of
-the call are as durable as promised, in the order of the calls.
+``reply`` holds the bytes that this protocol sends where AMQP sends declare-ok, consume-ok and so on; empty for none.
+They are sent when the effects of the call are as durable as promised, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class DirectChannel(Channel):
 
     def __init__(self, connection: Connection, number: int) -> None:
         super().__init__(connection, number)
-        self._replies: deque[bytes] = deque()  # of calls whose handler has not replied
-        self._commits: deque[bytes] = deque()  # the same for commits, which other calls may overtake
+        self._replies: deque[bytes] = deque()  # to calls whose handler has not replied
+        self._commits: deque[bytes] = deque()  # to commits; replies to other calls may overtake them
 
     @property
     def is_waiting(self) -> bool:

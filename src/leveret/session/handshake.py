@@ -56,7 +56,7 @@ def _start_ok(connection: AmqpConnection, method: ConnectionStartOk) -> None:
     connection.client_properties = method.client_properties
     capabilities = method.client_properties.get("capabilities")
     connection.capabilities = capabilities if isinstance(capabilities, dict) else {}
-    connection.is_told_of_refusal = connection.wants("authentication_failure_close")
+    connection.expects_login_reply = connection.supports("authentication_failure_close")
     name = method.client_properties.get("connection_name")
     connection.client_name = name if isinstance(name, str) else None
     connection.log_in(parse(method.mechanism, method.response, connection.peer.certificate), method.mechanism)

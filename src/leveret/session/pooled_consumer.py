@@ -69,12 +69,9 @@ class PooledConsumer:
         self._priority = consumer_priority(method)
         self._members: dict[DeclaredQueue, Member] = {}
         self._is_in = False
-
-    def enter(self) -> None:
-        """AmqpError if it may not consume from one of the queues; it then consumes from none."""
         try:
-            self._pool.enter(self, consumer_flag(self.method, SHARD_ALL))
-        except AmqpError:
+            pool.enter(self, consumer_flag(method, SHARD_ALL))
+        except AmqpError:  # it may not consume from one of the queues: then it consumes from none
             self.follow(())
             raise
         self._is_in = True
@@ -124,12 +121,8 @@ class PooledConsumer:
 def consume(channel: Channel, method: BasicConsume) -> None:
     choose_tag(channel, method)
     pool = channel.caller.access.pool(method.queue)
-    if pool is None:
-        channel.consumers[method.consumer_tag] = join(channel, method)
-    else:
-        consumer = PooledConsumer(channel, method, pool)
-        consumer.enter()
-        channel.consumers[method.consumer_tag] = consumer
+    consumer = join(channel, method) if pool is None else PooledConsumer(channel, method, pool)
+    channel.consumers[method.consumer_tag] = consumer
     channel.reply_to(method, BasicConsumeOk(method.consumer_tag))
 
 

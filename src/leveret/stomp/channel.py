@@ -91,6 +91,10 @@ class StompChannel(DirectChannel):
     def cancelled(self, tag: str) -> None:
         self.connection.cancelled(tag)
 
+    def send_frames(self, frames: bytes) -> None:
+        super().send_frames(frames)
+        self.connection.leave_if_done()
+
     def granted(self, receipt: int) -> bool:
         is_waiting = super().granted(receipt)
         self.connection.leave_if_done()

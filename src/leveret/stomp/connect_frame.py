@@ -40,11 +40,11 @@ def connect_request_of(frame: Frame, *, is_certified: bool = False) -> ConnectRe
         login = passcode = ""
     if login is None or passcode is None:
         raise StompError("Bad CONNECT", "Missing login or passcode header(s)")
-    can, wants = _beats(frame.get("heart-beat") or "0,0")
+    offered, requested = _beats(frame.get("heart-beat") or "0,0")
     host = frame.get("host") or DEFAULT_VHOST
     if is_too_long(host):
         raise StompError("Bad CONNECT", f"CONNECT has a host of more than {LONGEST_NAME} bytes")
-    return ConnectRequest(version, login, passcode, host, _beat(wants), _beat(can))
+    return ConnectRequest(version, login, passcode, host, _beat(requested), _beat(offered))
 
 
 def _version(accepted: str | None) -> str:

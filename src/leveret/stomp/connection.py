@@ -51,7 +51,7 @@ class StompTransport(Peer, Protocol):
 class StompConnection(Connection):
     protocol = "STOMP"
     channels: dict[int, StompChannel]
-    _sender: Sender  # these three from the login on
+    _sender: Sender  # these three are set at login
     subscriptions: Subscriptions
     _handlers: dict[str, Callable[[Frame, bytes], None]]
 
@@ -59,13 +59,13 @@ class StompConnection(Connection):
         super().__init__(broker, transport, login, limits, name)
         self.log = get_log("stomp").bind(connection=name)
         self.client_properties = {"product": "STOMP client"}
-        self.frame_max = max(limits.frame_max, DEFAULT_FRAME_MAX)  # of contents as they are stored
+        self.frame_max = max(limits.frame_max, DEFAULT_FRAME_MAX)  # of stored contents
         self._transport = transport
         self._reader = StompReader()
         self.version = self._reader.version
         self._session = f"session-{secrets.token_urlsafe(16)}"
         self._request: ConnectRequest | None = None
-        self._is_handling = False  # frames, further down the stack
+        self._is_handling = False  # ``go_on`` is running
         self._waiting: Frame | None = None  # SEND that waits for the end of an alarm
         self._leaving: str | None = None  # the receipt that DISCONNECT requests
         self._gathered = 0  # bytes received of a WebSocket frame that is incomplete
@@ -117,7 +117,7 @@ class StompConnection(Connection):
         return self.is_over or self._leaving is not None
 
     def _next_frame(self) -> Frame | None:
-        """None if none is complete, or if it has to wait."""
+        """None if no frame is complete, or if a SEND has to wait for the end of an alarm."""
         frame, self._waiting = self._waiting or self._reader.next_frame(), None
         if frame is not None and frame.command == "SEND" and self.broker.alarms and self.step is Step.OPEN:
             self._waiting = frame
@@ -292,13 +292,13 @@ class StompConnection(Connection):
         self._write("ERROR", headers + plain, body)
 
     def _end(self) -> None:
-        """Nothing is sent after this. Closed soon, not now: a queue may be delivering to this connection."""
+        """Send nothing more, and close in the next iteration of the loop: a queue may be delivering right now."""
         self.step = Step.CLOSING
         self.send = self._discard
         self._transport.soon(self._leave)
 
     def _discard(self, data: bytes) -> None:
-        """In place of ``send``."""
+        """Replaces ``send`` once the connection has ended."""
 
     def _leave(self) -> None:
         """Requeue unacknowledged messages now, not when the client has read everything that was sent to it."""

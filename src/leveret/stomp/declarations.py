@@ -15,7 +15,7 @@ from leveret.stomp.errors import refuse_long
 from leveret.stomp.frame import FLAGS, Frame
 from leveret.wire.fields import FieldValue, Table
 
-MOST = 1_000
+MOST = 1_000  # names
 
 
 class Declaration(NamedTuple):

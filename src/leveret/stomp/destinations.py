@@ -25,7 +25,7 @@ TOPIC_EXCHANGE = "amq.topic"
 REPLY_PREFIX = "/reply-queue/"
 TEMP_PREFIX = "/temp-queue/"
 KINDS = (TEMP_PREFIX, "/exchange", "/topic", "/queue", "/amq/queue", REPLY_PREFIX)  # as they are listed in errors
-SHAPES: dict[str, tuple[str, int]] = {  # by the first word: kind, and the most names after it
+SHAPES: dict[str, tuple[str, int]] = {  # first word: kind, and the maximum number of names after it
     "queue": (QUEUE, 1),
     "topic": (TOPIC, 1),
     "exchange": (EXCHANGE, 2),

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from leveret.stomp.errors import StompError
 
-VERSIONS = ("1.2", "1.1", "1.0")  # the best first
+VERSIONS = ("1.2", "1.1", "1.0")  # preferred first
 SUPPORTED = ",".join(reversed(VERSIONS))
 UNESCAPED = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 HEARTBEAT = b"\n"
@@ -89,7 +89,7 @@ def encode_head(version: str, command: str, headers: Iterable[tuple[str, str]]) 
 
 
 def escaped(version: str, text: str) -> str:
-    text = text.replace("\0", " ")  # many clients would take it for the end of the frame
+    text = text.replace("\0", " ")  # many clients treat it as the end of the frame
     return text.translate(_ESCAPES[version])
 
 

@@ -25,13 +25,7 @@ from leveret.wire.fields import Table
 
 ACK_MODES = ("auto", "client", "client-individual")
 X_SELECTOR = "x-selector"
-OF_CONSUMERS = (
-    "x-priority",
-    "x-stream-offset",
-    X_SELECTOR,
-    "x-pull-one",
-    "x-shard-all",
-)  # other arguments are of queues
+OF_CONSUMERS = ("x-priority", "x-stream-offset", X_SELECTOR, "x-pull-one", "x-shard-all")  # the others are of queues
 QUEUE_NAME = "x-queue-name"
 NOT_OF_QUEUES = (*OF_CONSUMERS, QUEUE_NAME)
 MOST_PREFETCH = 65_535
@@ -137,7 +131,7 @@ class Subscriptions:
         return found.queue
 
     def unsubscribe(self, frame: Frame, receipt: bytes) -> None:
-        """Its messages may still be acknowledged."""
+        """End a subscription. Messages that it has received may still be acknowledged."""
         tag, id_ = _names(frame)
         ends = _is_durable(frame)
         gone = self._subscriptions.get(tag)
@@ -152,7 +146,7 @@ class Subscriptions:
             self._channel.delete_queue(gone.queue, receipt)
 
     def cancelled(self, tag: str) -> Subscription | None:
-        """Its queue was deleted; None if the client has ended it."""
+        """The subscription whose queue was deleted; None if the client is ending it."""
         return None if self._subscriptions[tag].is_leaving else self._subscriptions.pop(tag)
 
     # ---- messages
@@ -217,7 +211,7 @@ def _is_durable(frame: Frame) -> bool:
 
 
 def _subscription_queue(destination: str, id_: str | None) -> str:
-    """With an id always the same name, else a unique one."""
+    """A name derived from destination and id, or a unique one without an id."""
     if id_ is None:
         return f"stomp-subscription-{secrets.token_urlsafe(16)}"
     digest = hashlib.sha256(f"{destination}\0{id_}".encode()).digest()[:16]

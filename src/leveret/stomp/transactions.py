@@ -17,7 +17,7 @@ from leveret.stomp.sender import Sender
 from leveret.stomp.subscriptions import Claim, Subscriptions
 
 MOST_OPEN = 1_000
-# Bytes of memory, about, besides the content.
+# Approximate bytes of memory, besides headers and body.
 PER_FRAME = 200
 PER_TAG = 100
 

@@ -168,6 +168,5 @@ def test_the_receipt_of_a_commit_that_is_answered_later_is_its_own(
     assert receipt["receipt-id"] == "s"
     assert peer.ask("DISCONNECT", receipt="bye") == []
     waiting[0].answer(TxCommitOk(), peer.harness.broker.log.issued)
-    peer.connection.leave_if_done()
     peer.harness.turn()
     assert [frame["receipt-id"] for frame in peer.heard()] == ["c", "bye"]
