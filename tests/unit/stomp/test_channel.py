@@ -6,6 +6,7 @@ import pytest
 
 from leveret.broker.interceptors import InterceptContext
 from leveret.errors import PreconditionFailed
+from leveret.session.pending_publishes import MOST_UNRECEIVED
 from leveret.stomp.channel import StompChannel
 from leveret.wire.methods import (
     BasicAck,
@@ -21,6 +22,7 @@ from leveret.wire.methods import (
     TxCommitOk,
 )
 from tests.support.peer_pair import Harness
+from tests.support.remote_queues import make_remote
 from tests.support.shards import Shards
 from tests.support.stomp_client import made
 from tests.support.stomp_harness import StompPeer
@@ -170,3 +172,15 @@ def test_the_receipt_of_a_commit_that_is_answered_later_is_its_own(
     waiting[0].answer(TxCommitOk(), peer.harness.broker.log.issued)
     peer.harness.turn()
     assert [frame["receipt-id"] for frame in peer.heard()] == ["c", "bye"]
+
+
+def test_receipts_wait_for_queues_that_answer_later(harness: Harness, peer: StompPeer) -> None:
+    """And a client is not read while too many of its messages have not been received by them."""
+    peer.ask("SEND", b"0", destination="/queue/far")
+    log = make_remote(harness.vhost, "far")
+    send = made("SEND", {"destination": "/queue/far"}, b"m")
+    peer.feed(send * (MOST_UNRECEIVED - 1) + made("SEND", {"destination": "/queue/far", "receipt": "last"}, b"m"))
+    assert (commands(peer), peer.socket.reading) == ([], False)
+    log.let_in()
+    harness.turn()
+    assert (commands(peer), peer.socket.reading) == (["RECEIPT"], True)
