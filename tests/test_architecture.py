@@ -55,8 +55,10 @@ PACKAGES: dict[str, set[str]] = {
     | {"session", "stomp", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
     # Ordered resizing holds messages back: it moves them between queues, and watches what leaves them.
     "sharding": VALUES | {"broker", "routing", "queues", "backlog", "delivery", "wire.methods"},
-    # A STOMP peer is an AMQP client without a wire: it says methods to a connection and hears its answers.
-    "stomp": VALUES | {"session", "wire", "queues.options"},
+    # Another protocol over the same connections and channels: it calls a DirectChannel, and encodes no AMQP.
+    "stomp": VALUES
+    | {"session", "broker.broker", "auth.mechanisms", "delivery.confirms", "queues.options", "routing.bounds"}
+    | {"wire.constants", "wire.content", "wire.grammar"},
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
     "http": VALUES
     | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
@@ -113,6 +115,10 @@ USES_CLIENTS = {"cli", "spark"}
 CLIENT_PARTS = {"http.client", "urllib.request", "urllib3", "requests", "httpx", "socket"}
 CLIENT_PARTS |= {"leveret.wire.methods", "leveret.wire.frames", "leveret.wire.reader", "leveret.wire.grammar"}
 SPEAKS_AMQP = {"cli/bench_frames.py"}  # encodes and compares whole batches, on connections of leveret.client
+# Protocols besides AMQP call a DirectChannel. AMQP as bytes or method objects stays below it.
+ADAPTERS = {"stomp"}
+AMQP_PARTS = {f"leveret.wire.{name}" for name in ("methods", "frames", "reader")}
+AMQP_PARTS |= {f"leveret.session.{name}" for name in ("amqp_channel", "amqp_connection", "amqp_consumer", "intake")}
 CLOCK_READS = {"now", "utcnow", "today"}
 NEVER_IMPORT = {"pickle", "cPickle", "marshal", "shelve", "dill", "yaml"}
 NEVER_CALL = {"eval", "exec"}
@@ -227,6 +233,13 @@ def own_clients(src: Path) -> Iterator[str]:
         for line, full in imports_of(relative, text):
             if covers(CLIENT_PARTS, full):
                 yield f"{relative}:{line}: use leveret.client or leveret.http_client instead of {full}"
+
+
+def amqp_in_adapters(src: Path) -> Iterator[str]:
+    for relative, package, text in modules(src):
+        for line, full in imports_of(relative, text) if package in ADAPTERS else ():
+            if covers(AMQP_PARTS, full):
+                yield f"{relative}:{line}: call session.direct_channel.DirectChannel instead of using {full}"
 
 
 def too_long_files(root: Path) -> Iterator[str]:
@@ -345,6 +358,7 @@ def assert_none(found: Iterator[str]) -> None:
 
 CHECKS: list[Check] = [
     own_clients,
+    amqp_in_adapters,
     wrong_directions,
     forbidden_io,
     dangerous,
@@ -403,6 +417,13 @@ BAD = [
     (own_clients, "spark/a.py", "def f() -> None:\n    from urllib.request import urlopen"),
     (own_clients, "spark/a.py", "import socket"),
     (own_clients, "cli/a.py", "from leveret.wire.methods import BasicConsume"),
+    (amqp_in_adapters, "stomp/a.py", "from leveret.wire.methods import BasicPublish"),
+    (amqp_in_adapters, "stomp/a.py", "from leveret.wire import frames"),
+    (
+        amqp_in_adapters,
+        "stomp/a.py",
+        "def f() -> None:\n    from leveret.session.amqp_connection import AmqpConnection",
+    ),
     (permission_lookups, "http/a.py", "broker.permissions.permits('ann', '/', 'read', 'q')"),
     (permission_lookups, "session/a.py", "lookup = self.permissions.permits_topic"),
     (permission_lookups, "broker/caller.py", "permissions.permits_every_topic('ann', '/', 'x', 'write')"),

@@ -21,12 +21,14 @@ from leveret.server.ports import Ports
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "internals" / "extending.md"
 NEW = {"src/leveret/webui/pages/idle_queues.js", "src/leveret/server/line_protocol.py"}
+NEW |= {"src/leveret/foo/connection.py", "src/leveret/foo/channel.py", "src/leveret/server/foo_protocol.py"}
 MOST_FILES = {
     "Add a queue argument": 3,
     "Add a metric": 2,
     "Add a page to the management UI": 3,
     "Add a command to the command line": 1,
     "Add a protocol that only publishes": 4,
+    "Add a protocol with consumers, acks, confirms or transactions": 6,
 }
 PASSWORD = "carrots-and-lettuce"
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.extended_source import applied, example_of, extended_source, hunks_of, sections
 from tests.support.management_api import ManagementApi, Reply
-from tests.support.broker_process import BrokerProcess
 
 EXAMPLES = {title: example for title, section in sections().items() if (example := example_of(section)).files}
 

@@ -21,7 +21,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.clock import FrozenClock
 from leveret.queues.classic import ClassicQueue
-from leveret.session.connection import Connection
+from leveret.session.amqp_connection import AmqpConnection
 from leveret.session.limits import Limits
 from leveret.store.log import Log
 from leveret.store.memory_log import MemoryLog
@@ -209,7 +209,7 @@ class Client:
     def __init__(self, harness: Harness, name: str) -> None:
         self.harness = harness
         self.socket = Socket()
-        self.session = Connection(harness.broker, self.socket, harness.login, harness.limits, name)
+        self.session = AmqpConnection(harness.broker, self.socket, harness.login, harness.limits, name)
         harness.broker.registry.add(self.session)
         harness.clients.append(self)
         self._reader = FrameReader(0)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.broker_process import BrokerProcess
 from tests.support.extended_source import extended_source
 from tests.support.management_api import ManagementApi
-from tests.support.broker_process import BrokerProcess
 from tests.support.web_page import Complaints, LogIn
 
 
