@@ -13,6 +13,9 @@ IMAGE_PYTHON ?= python3.13
 NODE_DIR := tests/compat/node
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server
 
+# Byte code is cached: without the cache, each of the several hundred processes of the tests compiles the source again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # `make test PACKAGE=queues`: the unit tests of the package and the tests of other tiers that carry its name.
 PATHS = $(if $(PACKAGE),$(wildcard tests/unit/$(PACKAGE) tests/*/test_*$(PACKAGE)*.py),tests)
 
@@ -29,8 +32,8 @@ demo: .venv/.installed-dev ## a broker, a shop, two pipelines on Spark, a live t
 	@sh tools/install_debian.sh java=openjdk-17-jre-headless 2>/dev/null || true
 	@$(BIN)/python -m examples.demo $(ARGS)
 
-check: lint ## format, lint, types, generated files, architecture, unit tests: under a minute
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_language.py tests/test_compat_page.py tests/unit $(PYTEST_ARGS)
+check: .venv/.installed-dev ## format, lint, types, generated files, architecture, unit tests: under a minute
+	@MAKE="$(MAKE)" sh tools/check.sh $(BIN)/python $(PYTEST_ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff format --check .

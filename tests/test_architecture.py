@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.source_modules import import_each_alone, imports_of, modules
+from tests.support.source_modules import forget_trees, import_each_alone, imports_of, modules, nodes_of, tree_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SRC = REPOSITORY / "src" / "leveret"
@@ -55,8 +55,10 @@ PACKAGES: dict[str, set[str]] = {
     | {"session", "stomp", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
     # Ordered resizing holds messages back: it moves them between queues, and watches what leaves them.
     "sharding": VALUES | {"broker", "routing", "queues", "backlog", "delivery", "wire.methods"},
-    # A STOMP peer is an AMQP client without a wire: it says methods to a connection and hears its answers.
-    "stomp": VALUES | {"session", "wire", "queues.options"},
+    # Another protocol over the same connections and channels: it calls a DirectChannel, and encodes no AMQP.
+    "stomp": VALUES
+    | {"session", "broker.broker", "auth.mechanisms", "delivery.confirms", "queues.options", "routing.bounds"}
+    | {"wire.constants", "wire.content", "wire.grammar"},
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
     "http": VALUES
     | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
@@ -113,6 +115,10 @@ USES_CLIENTS = {"cli", "spark"}
 CLIENT_PARTS = {"http.client", "urllib.request", "urllib3", "requests", "httpx", "socket"}
 CLIENT_PARTS |= {"leveret.wire.methods", "leveret.wire.frames", "leveret.wire.reader", "leveret.wire.grammar"}
 SPEAKS_AMQP = {"cli/bench_frames.py"}  # encodes and compares whole batches, on connections of leveret.client
+# Protocols besides AMQP call a DirectChannel. AMQP as bytes or method objects stays below it.
+ADAPTERS = {"stomp"}
+AMQP_PARTS = {f"leveret.wire.{name}" for name in ("methods", "frames", "reader")}
+AMQP_PARTS |= {f"leveret.session.{name}" for name in ("amqp_channel", "amqp_connection", "amqp_consumer", "intake")}
 CLOCK_READS = {"now", "utcnow", "today"}
 NEVER_IMPORT = {"pickle", "cPickle", "marshal", "shelve", "dill", "yaml"}
 NEVER_CALL = {"eval", "exec"}
@@ -171,7 +177,7 @@ def forbidden_io(src: Path) -> Iterator[str]:
 
 
 def io_calls(package: str, text: str) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if not isinstance(node, ast.Call):
             continue
         match node.func:
@@ -188,7 +194,7 @@ def dangerous(src: Path) -> Iterator[str]:
         for line, full in imports_of(relative, text):
             if full.partition(".")[0] in NEVER_IMPORT:
                 yield f"{relative}:{line}: must not import {full}"
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(text):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NEVER_CALL:
                 yield f"{relative}:{node.lineno}: must not call {node.func.id}()"
 
@@ -196,7 +202,7 @@ def dangerous(src: Path) -> Iterator[str]:
 def permission_lookups(src: Path) -> Iterator[str]:
     """A lookup outside of broker/access.py would be a permission rule outside of broker/permission_rules.py."""
     for relative, _, text in modules(src):
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(text):
             if not isinstance(node, ast.Attribute) or node.attr not in PERMISSION_LOOKUPS:
                 continue
             if relative not in LOOKS_PERMISSIONS_UP:
@@ -208,7 +214,7 @@ def stray_publishes(src: Path) -> Iterator[str]:
     for relative, package, text in modules(src):
         if package == "queues" or relative in PASSES_TO_QUEUES:
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(text):
             match node:
                 case ast.Call(ast.Attribute(_, "publish" | "place" as name), [_, _, last], []):
                     is_found = not (isinstance(last, ast.Constant) and isinstance(last.value, str | bytes))
@@ -229,12 +235,21 @@ def own_clients(src: Path) -> Iterator[str]:
                 yield f"{relative}:{line}: use leveret.client or leveret.http_client instead of {full}"
 
 
+def amqp_in_adapters(src: Path) -> Iterator[str]:
+    for relative, package, text in modules(src):
+        for line, full in imports_of(relative, text) if package in ADAPTERS else ():
+            if covers(AMQP_PARTS, full):
+                yield f"{relative}:{line}: call session.direct_channel.DirectChannel instead of using {full}"
+
+
 def too_long_files(root: Path) -> Iterator[str]:
     for path in sorted(root.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         lines = text.count("\n")
-        ceiling = MOST_FILE_LINES if "\nLength:" in (ast.get_docstring(ast.parse(text)) or "") else FILE_LINES
-        if lines > ceiling and not is_generated(text):
+        if lines <= FILE_LINES or is_generated(text):
+            continue
+        ceiling = MOST_FILE_LINES if "\nLength:" in (ast.get_docstring(tree_of(text)) or "") else FILE_LINES
+        if lines > ceiling:
             yield f"{path.relative_to(root.parent)}: {lines} lines, the ceiling is {ceiling}"
 
 
@@ -242,9 +257,9 @@ def too_long_functions(src: Path) -> Iterator[str]:
     for relative, _, text in modules(src):
         if is_generated(text):
             continue
-        tree = ast.parse(text)
+        tree = tree_of(text)
         ceiling = HOT_FUNCTION_LINES if "hot path" in (ast.get_docstring(tree) or "").lower() else FUNCTION_LINES
-        for node in ast.walk(tree):
+        for node in nodes_of(text):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > ceiling:
@@ -253,7 +268,7 @@ def too_long_functions(src: Path) -> Iterator[str]:
 
 def wide_contracts(src: Path) -> Iterator[str]:
     for relative, _, text in modules(src):
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(text):
             if isinstance(node, ast.ClassDef) and any(ast.unparse(base).startswith("Protocol") for base in node.bases):
                 methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
                 if methods > CONTRACT_METHODS:
@@ -265,7 +280,7 @@ def lane_changes(src: Path) -> Iterator[str]:
     for relative, package, text in modules(src):
         if package in {"backlog", "store"}:  # the lanes of the store are the rows of its index
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(text):
             match node:
                 case ast.Attribute(holder, attr, ast.Store() | ast.Del()) if attr in LANE_STATE and is_lane(holder):
                     yield f"{relative}:{node.lineno}: {package} assigns to {ast.unparse(node)}: call the backlog"
@@ -288,7 +303,7 @@ def is_lane(node: ast.expr) -> bool:
 def queue_type_checks(src: Path) -> Iterator[str]:
     """Code asks a queue for its capabilities (queues/declared_queue.py), not for its class."""
     for relative, _, text in modules(src):
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes_of(text):
             match node:
                 case ast.Call(ast.Name("isinstance"), [_, classes]) if relative != QUEUE_FACTORY and any(
                     isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part).split(".")[-1] in QUEUE_TYPES
@@ -308,7 +323,7 @@ def vague_names(root: Path) -> Iterator[str]:
 def full_inits(src: Path) -> Iterator[str]:
     for relative, _, text in modules(src):
         if Path(relative).name == "__init__.py" and relative not in PUBLIC_PACKAGES:
-            body = ast.parse(text).body
+            body = tree_of(text).body
             if any(not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)) for part in body):
                 yield f"{relative}: only public packages put code into __init__.py"
 
@@ -330,6 +345,12 @@ def cycle(table: dict[str, set[str]]) -> list[str]:
     return next((way for way in (walk(package, []) for package in table) if way), [])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees_of_this_module_only() -> Iterator[None]:
+    yield
+    forget_trees()
+
+
 def assert_none(found: Iterator[str]) -> None:
     problems = list(found)
     assert not problems, "\n  " + "\n  ".join(problems)
@@ -337,6 +358,7 @@ def assert_none(found: Iterator[str]) -> None:
 
 CHECKS: list[Check] = [
     own_clients,
+    amqp_in_adapters,
     wrong_directions,
     forbidden_io,
     dangerous,
@@ -395,6 +417,13 @@ BAD = [
     (own_clients, "spark/a.py", "def f() -> None:\n    from urllib.request import urlopen"),
     (own_clients, "spark/a.py", "import socket"),
     (own_clients, "cli/a.py", "from leveret.wire.methods import BasicConsume"),
+    (amqp_in_adapters, "stomp/a.py", "from leveret.wire.methods import BasicPublish"),
+    (amqp_in_adapters, "stomp/a.py", "from leveret.wire import frames"),
+    (
+        amqp_in_adapters,
+        "stomp/a.py",
+        "def f() -> None:\n    from leveret.session.amqp_connection import AmqpConnection",
+    ),
     (permission_lookups, "http/a.py", "broker.permissions.permits('ann', '/', 'read', 'q')"),
     (permission_lookups, "session/a.py", "lookup = self.permissions.permits_topic"),
     (permission_lookups, "broker/caller.py", "permissions.permits_every_topic('ann', '/', 'x', 'write')"),

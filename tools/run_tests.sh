@@ -1,32 +1,16 @@
 #!/bin/sh
-# All tests: first those that measure time or memory, alone; then the others, in two runs beside each other, as most of
-# them wait for something most of the time. The log of the second run is printed whatever happens.
-# run_tests.sh PYTHON [pytest's arguments]
+# All tests: first those that measure time or memory, alone; then the others, in several worker processes, as most of
+# them wait for something most of the time. Both runs write straight to the output; the second one runs even if the first
+# one fails.
+# run_tests.sh PYTHON [pytest's arguments]; LEVERET_TEST_WORKERS: number of workers
 set -u
 python=$1
 shift
-log=$(mktemp)
-beside=
 
-finish() {
-    [ -z "$beside" ] || kill "$beside" 2>/dev/null
-    if [ -s "$log" ]; then
-        echo
-        echo "And beside it:"
-        cat "$log"
-    fi
-    rm -f "$log"
-}
-trap finish EXIT
-trap 'exit 1' INT TERM
-
+trap 'exit 130' INT
+trap 'exit 143' TERM
 "$python" -m pytest tests -m quiet "$@"
 alone=$?
-"$python" -m pytest tests/unit tests/compat tests/web tests/spark -m "not quiet" "$@" >"$log" 2>&1 &
-beside=$!
-"$python" -m pytest tests --ignore=tests/unit --ignore=tests/compat --ignore=tests/web --ignore=tests/spark -m "not quiet" "$@"
-first=$?
-wait "$beside"
-second=$?
-beside=
-[ "$alone" -eq 0 ] && [ "$first" -eq 0 ] && [ "$second" -eq 0 ]
+"$python" -m pytest tests -m "not quiet" -n "${LEVERET_TEST_WORKERS:-3}" --max-worker-restart=0 "$@"
+together=$?
+[ "$alone" -eq 0 ] && [ "$together" -eq 0 ]

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.application import broker, module_broker, pytest_generate_tests
 from tests.support.network import Network
+
+__all__ = ["broker", "module_broker", "pytest_generate_tests"]
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ ATTACKS = [
 
 @pytest.mark.quiet
 @pytest.mark.parametrize(("kind", "bindings", "headers"), ATTACKS)
-def test_publisher_is_told_that_a_message_is_too_expensive_to_route(
+def test_a_message_that_is_too_expensive_to_route_closes_the_channel(
     attacked: AttackTarget, client: RawClient, kind: str, bindings: list[Method], headers: Table
 ) -> None:
     client.call(ExchangeDeclare(EXCHANGE, kind), ExchangeDeclareOk)

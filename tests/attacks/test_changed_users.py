@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -16,19 +16,21 @@ from leveret.api.users import delete_user
 from leveret.broker.broker import Broker
 from leveret.http import bodies
 from leveret.pipeline.inflow import RUN
-from tests.support.http_api import QUIET, arrow_stream, basic
+from tests.support.http_api import arrow_stream, basic
 from tests.support.raw_client import eventually
 
 Change = Callable[[Broker], object]
 
 
+pytestmark = pytest.mark.broker(fresh=True)
+
+
 @pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        core = running.node.broker
-        running.call(lambda: core.users.add("anna", password="anna", tags=["administrator"]))
-        running.call(lambda: core.permissions.set("anna", "/", "", ".*", ".*"))
-        yield running
+def broker(broker: leveret.Broker) -> leveret.Broker:
+    core = broker.node.broker
+    broker.call(lambda: core.users.add("anna", password="anna", tags=["administrator"]))
+    broker.call(lambda: core.permissions.set("anna", "/", "", ".*", ".*"))
+    return broker
 
 
 class OpenRequest:

@@ -4,7 +4,6 @@ allocation of resources without limits: transactions and stages are bounded for 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,15 @@ USERS = {  # name: tags, and patterns of configure, write and read
 }
 
 
+pytestmark = pytest.mark.broker(storage="disk", fresh=True)
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[leveret.Broker]:
-    with leveret.Broker(replace(QUIET, data_dir=tmp_path / "data")) as running:
-        add_users(running)
-        running.vhost().declare_queue("q", durable=True)
-        running.vhost().declare_exchange("eve", "fanout", durable=True)
-        yield running
+def broker(broker: leveret.Broker) -> leveret.Broker:
+    add_users(broker)
+    broker.vhost().declare_queue("q", durable=True)
+    broker.vhost().declare_exchange("eve", "fanout", durable=True)
+    return broker
 
 
 def add_users(broker: leveret.Broker) -> None:

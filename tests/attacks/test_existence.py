@@ -4,7 +4,6 @@ the same, word for word, in a virtual host where the queues and exchanges exist 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -23,7 +22,7 @@ from leveret.wire.methods import (
     QueuePurge,
     QueueUnbind,
 )
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 from tests.support.matrix_methods import METHODS
 from tests.support.matrix_objects import arrange
 from tests.support.matrix_requests import request_of, sample_of
@@ -46,24 +45,26 @@ POOLED: dict[str, Method] = {
 }
 
 
+pytestmark = pytest.mark.broker(storage="disk", durability="os")
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(replace(QUIET, data_dir=tmp_path_factory.mktemp("data"), durability="os")) as broker:
-        core = broker.node.broker
+def module_broker(module_broker: Broker) -> Broker:
+    core = module_broker.node.broker
 
-        def prepare() -> None:
-            for vhost in (VHOST, EMPTY):
-                core.add_vhost(vhost)
-                for user in USERS.values():
-                    if user.name not in core.users:
-                        core.users.add(user.name, password=PASSWORD, tags=[user.tag] if user.tag else [])
-                    core.permissions.set(user.name, vhost, "", "", "")
+    def prepare() -> None:
+        for vhost in (VHOST, EMPTY):
+            core.add_vhost(vhost)
+            for user in USERS.values():
+                if user.name not in core.users:
+                    core.users.add(user.name, password=PASSWORD, tags=[user.tag] if user.tag else [])
+                core.permissions.set(user.name, vhost, "", "", "")
 
-        broker.call(prepare)
-        arrange(broker)
-        broker.call(lambda: core.vhosts[VHOST].declare_exchange(SHARDED, "x-modulus-hash", durable=True))
-        broker.call(lambda: core.policies.set(VHOST, "shards", f"^{SHARDED}$", {"shards-per-node": 2}))
-        yield broker
+    module_broker.call(prepare)
+    arrange(module_broker)
+    module_broker.call(lambda: core.vhosts[VHOST].declare_exchange(SHARDED, "x-modulus-hash", durable=True))
+    module_broker.call(lambda: core.policies.set(VHOST, "shards", f"^{SHARDED}$", {"shards-per-node": 2}))
+    return module_broker
 
 
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs.permissions])

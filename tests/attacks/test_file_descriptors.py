@@ -18,7 +18,6 @@ from tests.support.raw_client import eventually
 
 DESCRIPTORS = 256
 SIZE = 20_000
-pytestmark = pytest.mark.quiet
 
 
 def few_descriptors() -> None:
@@ -33,7 +32,8 @@ def all_confirmed(publisher: Publishing) -> bool:
     return publisher.hear(lambda: not publisher.pending) and not publisher.nacked
 
 
-def test_persistent_messages_are_confirmed_while_strangers_use_up_the_descriptors(tmp_path: Path) -> None:
+@pytest.mark.quiet
+def test_persistent_messages_are_confirmed_while_other_clients_use_up_the_descriptors(tmp_path: Path) -> None:
     with (
         AttackTarget(tmp_path, "--segment-size", "64KiB", before=few_descriptors) as attacked,
         Publishing(attacked.url()) as publisher,

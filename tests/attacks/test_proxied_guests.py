@@ -29,10 +29,7 @@ HEADS = {  # what nginx and HAProxy can be made to pass on by a client that choo
 LOCAL = ("Host: localhost", "Host: 127.0.0.1")  # those that a local client sends as well
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(replace(QUIET, bootstrap=Bootstrap(users=(ANN,)))) as running:
-        yield running
+pytestmark = pytest.mark.broker(replace(QUIET, bootstrap=Bootstrap(users=(ANN,))))
 
 
 @pytest.fixture(scope="module")

@@ -3,31 +3,29 @@ permission; so they are bounded, and can be deleted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
 import leveret
 from leveret.broker import leases, stream_offsets
 from leveret.wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk
 from leveret.wire.properties import Properties
-from tests.support.http_api import QUIET, HttpApi, vhost_path
+from tests.support.http_api import HttpApi, vhost_path
 from tests.support.raw_client import RawClient
 
 CONSUMERS, LEASES = vhost_path("consumers"), vhost_path("leases")
 MOST = 3
 
 
+pytestmark = pytest.mark.broker(storage="disk", fresh=True)
+
+
 @pytest.fixture
-def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[leveret.Broker]:
+def broker(broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch) -> leveret.Broker:
     monkeypatch.setattr(stream_offsets, "MOST_OF_A_STREAM", MOST)
     monkeypatch.setattr(leases, "MOST_CONSUMERS", MOST)
-    with leveret.Broker(replace(QUIET, data_dir=tmp_path / "data")) as running:
-        running.vhost().declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
-        running.vhost().declare_queue("q", durable=True)
-        yield running
+    broker.vhost().declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
+    broker.vhost().declare_queue("q", durable=True)
+    return broker
 
 
 def test_names_of_the_readers_of_a_stream_are_bounded_over_http(broker: leveret.Broker) -> None:

@@ -3,7 +3,6 @@ headers that name that queue, so the broker must not trust them further than the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from leveret import Broker
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi
 from tests.support.raw_client import RawClient, plain
 
@@ -19,25 +17,27 @@ FORGED: Table = {"x-first-death-queue": "victim", "x-first-death-reason": "rejec
 DEATH: Table = {"queue": "victim", "reason": "rejected", "exchange": "", "routing-keys": ["victim"], "count": 1}
 
 
+pytestmark = pytest.mark.broker(fresh=True)
+
+
 @pytest.fixture
-def broker() -> Iterator[Broker]:
+def broker(broker: Broker) -> Broker:
     """What is rejected in orders goes by exchange graves to dead, where it waits, and from there to older."""
-    with Broker(QUIET) as broker:
-        api = ObjectsApi(broker.http_url)
-        api.declare_exchange("graves", "fanout")
-        api.declare_queue("victim")
-        api.declare_queue("dead", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "older"})
-        api.declare_queue("older")
-        api.bind("graves", "dead", "")
-        api.declare_queue("orders", arguments={"x-dead-letter-exchange": "graves"})
-        core = broker.node.broker
+    api = ObjectsApi(broker.http_url)
+    api.declare_exchange("graves", "fanout")
+    api.declare_queue("victim")
+    api.declare_queue("dead", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "older"})
+    api.declare_queue("older")
+    api.bind("graves", "dead", "")
+    api.declare_queue("orders", arguments={"x-dead-letter-exchange": "graves"})
+    core = broker.node.broker
 
-        def add_eve() -> None:
-            core.users.add("eve", password="eve", tags=["management"])
-            core.permissions.set("eve", "/", "", "^(graves|amq.default)$", "^(dead|older)$")
+    def add_eve() -> None:
+        core.users.add("eve", password="eve", tags=["management"])
+        core.permissions.set("eve", "/", "", "^(graves|amq.default)$", "^(dead|older)$")
 
-        broker.call(add_eve)
-        yield broker
+    broker.call(add_eve)
+    return broker
 
 
 def publish(broker: Broker, exchange: str, key: str, headers: Table) -> None:

@@ -5,20 +5,14 @@ the connection is closed."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
 import leveret
-from tests.support.http_api import QUIET
 from tests.support.smuggling import AMBIGUOUS, CHUNKED, CLEAR, POST, SMUGGLED, WHOAMI
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker
 
 
 def answers(broker: leveret.Broker, *pieces: bytes) -> list[int]:

@@ -39,10 +39,7 @@ KEY = ".".join(["a"] * 127)
 PATTERNS = [f"#.{'*.' * number}a.{'*.' * (60 - number)}z" for number in range(10)]
 
 
-@pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(LIMITED) as running:
-        yield running
+pytestmark = pytest.mark.broker(LIMITED, fresh=True)
 
 
 @pytest.fixture

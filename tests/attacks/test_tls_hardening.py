@@ -106,7 +106,7 @@ def test_an_authority_without_a_list_lets_no_certificate_in(certificates: Certif
         assert not is_let_in(broker, certificates.client("ann"))
 
 
-def test_a_file_without_a_list_is_refused_and_trusts_nobody(certificates: CertificateFiles, tmp_path: Path) -> None:
+def test_a_file_without_a_list_is_refused_and_trusts_no_client(certificates: CertificateFiles, tmp_path: Path) -> None:
     """OpenSSL would take the certificates in it for authorities."""
     wrong = tmp_path / "wrong.pem"
     wrong.write_bytes(trustme.CA().cert_pem.bytes())
@@ -140,7 +140,7 @@ def test_tls_1_2_has_aead_suites_only(
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0, None), (86400, "max-age=86400")])
-def test_browsers_are_told_to_use_tls_only_if_it_is_asked_for_and_over_tls(
+def test_hsts_is_sent_only_if_it_is_configured_and_over_tls(
     certificates: CertificateFiles, seconds: int, told: str | None
 ) -> None:
     settings = certificates.settings(http_port=0, https_port=0, hsts_max_age=seconds)

@@ -1,4 +1,4 @@
-"""Other people's clients against a broker of their own on a free port. Every test here carries the mark `compat`."""
+"""Third-party clients against a broker on a free port. Every test here has the mark `compat`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 import leveret
 from tests.compat.rabbitmq_with_stomp import RabbitMQWithStomp
+from tests.support.application import broker, module_broker, pytest_generate_tests
 from tests.support.guest_login import GUEST_LOGIN
 from tests.support.programs import missing
 
+__all__ = ["broker", "module_broker", "pytest_generate_tests"]
 HERE = Path(__file__).parent
 Connect = Callable[..., pika.BlockingConnection]
 
@@ -27,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def connect(leveret_broker: leveret.Broker) -> Iterator[Connect]:
-    """Opens pika connections (keywords become parameters) and closes those that are still open at the end."""
+    """Opens pika connections (keywords become parameters) and closes those that are open at the end."""
     opened: list[pika.BlockingConnection] = []
 
     def connect(**parameters: object) -> pika.BlockingConnection:
@@ -58,7 +60,7 @@ def channel(connection: pika.BlockingConnection) -> BlockingChannel:
 
 @pytest.fixture(scope="session")
 def one_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQWithStomp]:
-    """For all of these tests, since it takes its time to start."""
+    """One for all tests, because it takes seconds to start."""
     if not RabbitMQWithStomp.is_installed():
         missing("rabbitmq-server is not installed (`make foreign` installs it)")
     folder: Path = tmp_path_factory.mktemp("rabbitmq")
@@ -68,7 +70,7 @@ def one_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQW
 
 @pytest.fixture(scope="session")
 def rabbitmq_url(request: pytest.FixtureRequest) -> str:
-    """A RabbitMQ of these tests' own. LEVERET_RABBITMQ_URL names one that runs already: names in it are ours alone."""
+    """A RabbitMQ that these tests start; LEVERET_RABBITMQ_URL names a running one that is used by nothing else."""
     running = os.environ.get("LEVERET_RABBITMQ_URL")
     return running or str(request.getfixturevalue("one_rabbitmq").amqp_url)
 
@@ -81,5 +83,5 @@ def leveret_url() -> Iterator[str]:
 
 @pytest.fixture(params=["rabbitmq", "leveret"])
 def url(request: pytest.FixtureRequest) -> str:
-    """Of either broker: a test that uses it runs once with each, and must see the same."""
+    """Of each broker in turn: a test that uses it runs once with each and must observe the same."""
     return str(request.getfixturevalue(f"{request.param}_url"))

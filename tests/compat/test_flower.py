@@ -10,7 +10,6 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,20 +22,21 @@ import leveret
 from leveret.config import Settings
 from tests.compat.celery_app import make_app
 from tests.compat.waiting import until
-from tests.support.http_api import QUIET
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+pytestmark = pytest.mark.broker(fresh=True)
+
+
 @pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
+def broker(broker: leveret.Broker) -> leveret.Broker:
     """With three tasks that no worker takes."""
-    with leveret.Broker(QUIET) as running:
-        app = make_app(celery_url(running), "rpc://")
-        for _ in range(3):
-            app.send_task("add", (1, 2), ignore_result=True)
-        app.close()
-        yield running
+    app = make_app(celery_url(broker), "rpc://")
+    for _ in range(3):
+        app.send_task("add", (1, 2), ignore_result=True)
+    app.close()
+    return broker
 
 
 def celery_url(broker: leveret.Broker) -> str:

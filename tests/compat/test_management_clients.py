@@ -16,13 +16,8 @@ from pyrabbit2.http import HTTPError
 import leveret
 from leveret.broker.vhost import Vhost
 from tests.compat.waiting import until
-from tests.support.http_api import QUIET
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,10 +22,7 @@ sub told { print encode_json(shift), "\\n" }
 """
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker(QUIET)
 
 
 def run_perl(broker: leveret.Broker, script: str) -> dict[str, Any]:

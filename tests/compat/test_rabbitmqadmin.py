@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -61,10 +60,7 @@ class Admin:
         return (done.stdout + done.stderr).strip()
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture

@@ -42,12 +42,6 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     yield shown
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
-        yield running
-
-
 # ---- the story of a dead letter
 
 

@@ -46,10 +46,7 @@ class Ears(stomp.ConnectionListener):
         return self.messages.get(timeout=10)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker(QUIET)
 
 
 @pytest.fixture(params=VERSIONS)

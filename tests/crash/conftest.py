@@ -1,4 +1,4 @@
-"""What the crash tests share: a seed that is told, places that are mounted, and the shim that makes calls fail."""
+"""Shared by the crash tests: a seed that failures name, mounted file systems, and the shim that makes calls fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.mounts import Mount, ext4_on_a_file, tmpfs
 
 @pytest.fixture
 def seed() -> int:
-    """LEVERET_CRASH_SEED, or a fresh one; every failure tells it."""
+    """LEVERET_CRASH_SEED, or a fresh one; every failure names it."""
     given = os.environ.get("LEVERET_CRASH_SEED")
     return int(given) if given else SystemRandom().randrange(1 << 32)
 
@@ -32,7 +32,7 @@ def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shim(shim_library: Path, tmp_path: Path) -> Shim:
-    """Ready for a broker whose folder is ``tmp_path``; lets everything pass until it is told otherwise."""
+    """Ready for a broker whose folder is ``tmp_path``; passes every call on until the test sets a fault."""
     return Shim(shim_library, tmp_path / "data", tmp_path)
 
 

@@ -256,7 +256,7 @@ def test_quarantine_does_not_grow_with_every_start() -> None:
     assert {path: data for path, data in image.files().items() if path.startswith("quarantine")} == before
 
 
-def test_whoever_only_looks_changes_nothing() -> None:
+def test_inspection_changes_nothing() -> None:
     known, random = journal(), Random(7)
     for path, data in [*flips(known, random, 20), (known.last, known.disk.content(known.last)[:-5])]:
         image = altered(known, path, data)
@@ -304,7 +304,7 @@ def test_an_empty_segment_costs_its_messages_only(place: int) -> None:
     ],
 )
 @pytest.mark.parametrize("content", [b"", b"hello", bytes(5000)], ids=["empty", "short", "zeros"])
-def test_somebody_elses_file_among_the_segments_is_left_alone(name: str, content: bytes) -> None:
+def test_a_foreign_file_among_the_segments_is_left_alone(name: str, content: bytes) -> None:
     known = journal()
     image = altered(known, f"journal/{name}", content)
     judge(known, image, closely=True)

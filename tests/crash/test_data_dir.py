@@ -52,7 +52,7 @@ def test_data_of_a_newer_format_are_refused_with_the_remedy_and_left_alone(tmp_p
         assert bodies_of(serving.url(), "q") == [b"m"]
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     letters = tmp_path / "data" / "letters.txt"
     letters.write_text("dear")

@@ -210,7 +210,7 @@ def check(life: Life, image: VirtualDisk, crash: int) -> None:
 
 @pytest.mark.parametrize("lived", LIVES, ids=lambda lived: lived.__name__)
 @pytest.mark.feature("S0-22", "S0-24", "S0-25", "S1-20", "S4-76")
-def test_a_message_that_dies_is_in_one_queue_at_every_moment(lived: Callable[[Life], None]) -> None:
+def test_a_dead_lettered_message_is_in_one_queue_at_every_moment(lived: Callable[[Life], None]) -> None:
     life = Life()
     lived(life)
     operations, state, random = life.harness.disk.operations, VirtualDisk(), Random(24)

@@ -177,7 +177,7 @@ def judge_second_life(judge: Judge, image: VirtualDisk, own: int, kill: int) -> 
 
 @pytest.mark.parametrize("is_short", [False, True], ids=["with room", "short of room"])
 @pytest.mark.parametrize("first", range(0, LIVES, 10))
-def test_many_lives_each_ended_by_a_crash_keep_every_promise(
+def test_many_runs_each_ended_by_a_crash_keep_every_guarantee(
     first: int, is_short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What one recovery found is there for the next, and what it did not find never comes back."""

@@ -147,7 +147,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
 
 
 @pytest.mark.slow
-def test_a_slow_disk_holds_up_only_those_who_wait_for_it(tmp_path: Path, shim: Shim) -> None:
+def test_a_slow_disk_delays_only_operations_that_wait_for_it(tmp_path: Path, shim: Shim) -> None:
     """A sync of 5 s: heartbeats and transient messages go on, and the confirm comes after it."""
     with ForkedBroker(tmp_path, environ=shim.environ) as serving:
         declare_at(serving.url(), "q")

@@ -140,14 +140,14 @@ def test_a_first_delivery_may_be_marked() -> None:
     made.assert_kept()
 
 
-def test_coming_twice_in_one_life_is_found() -> None:
+def test_a_duplicate_in_one_run_is_found() -> None:
     made = history(number=1)
     take(made, "m0", consumer="c")
     take(made, "m0", consumer="d", redelivered=True)
     assert only(made) is Kind.REPEATED
 
 
-def test_coming_twice_in_one_life_is_right_where_messages_are_given_back() -> None:
+def test_a_second_delivery_in_one_run_is_allowed_where_messages_are_requeued() -> None:
     made = history(number=1, restless=frozenset({"q"}))
     take(made, "m0", consumer="c", ack=False)
     take(made, "m0", consumer="d", redelivered=True)
@@ -179,7 +179,7 @@ def test_an_inversion_is_found_where_messages_are_given_back() -> None:
     assert only(made) is Kind.REORDERED
 
 
-def test_order_is_per_publisher_consumer_priority_and_life() -> None:
+def test_order_is_per_publisher_consumer_priority_and_run() -> None:
     made = history(number=2)
     made.sent("n", "other publisher", 0, ["q"], BODY)
     made.sent("high", "p", 2, ["q"], BODY, priority=3)
@@ -276,7 +276,7 @@ def test_an_unanswered_declare_may_go_either_way_but_only_once(first: bool) -> N
     assert only(made) in (Kind.MISSING, Kind.UNDEAD)
 
 
-def test_many_violations_are_counted_but_not_all_told() -> None:
+def test_many_violations_are_counted_but_not_all_listed() -> None:
     made = history(number=1000)
     made.finish()
     assert made.found[Kind.LOST] == 1000

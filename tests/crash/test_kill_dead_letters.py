@@ -56,7 +56,7 @@ def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.feature("S0-24", "S1-20", "S4-76")
-def test_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None:
+def test_a_dead_lettered_message_survives_kills_in_one_place(tmp_path: Path) -> None:
     """Rejected, delivered too often, and pushed out by the limit."""
     confirmed: set[bytes] = set()
     for cycle in range(CYCLES):

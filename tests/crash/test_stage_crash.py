@@ -328,7 +328,7 @@ def test_killed_when_the_commit_was_just_sent_all_or_nothing_is_there(tmp_path: 
         broker.drain(1)
 
 
-def test_killed_in_the_middle_of_moving_the_next_life_finishes_it(tmp_path: Path, shim: Shim) -> None:
+def test_a_move_that_a_kill_interrupts_is_finished_after_the_restart(tmp_path: Path, shim: Shim) -> None:
     """The journal gets no further than the first slices, as its sync takes forever; the others are still in memory."""
     with Broker(tmp_path, environ=shim.environ) as broker:
         broker.declare()

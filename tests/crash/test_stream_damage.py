@@ -211,7 +211,7 @@ def test_a_sound_chunk_in_another_place_is_not_believed() -> None:
         judge(known, image, messages(known.sound(image)))
 
 
-def test_a_content_that_looks_like_chunks_fools_nobody() -> None:
+def test_content_that_looks_like_chunks_is_not_read_as_chunks() -> None:
     known = sealed()
     bait = known.disk.content(known.paths[0]) + b"\xf2LVS" * 50
     disk = VirtualDisk()
@@ -235,7 +235,7 @@ def spoiled(known: KnownStream, chunk: Chunk) -> VirtualDisk:
     return known.altered(chunk.path, bytes(data))
 
 
-def test_damage_is_told_once_and_kept_in_quarantine(caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_logged_once_and_kept_in_quarantine(caplog: pytest.LogCaptureFixture) -> None:
     known = sealed()
     chunk = known.chunks[7]
     image = spoiled(known, chunk)

@@ -1,4 +1,8 @@
-"""A broker on a free port for each test, and peers that speak to it over a socket or in the process."""
+"""Brokers on free ports, and peers that use them over a socket or in the process.
+
+`broker` is the application fixture (tests/support/application.py), by default one for each module. `leveret_broker` is
+the fixture that Leveret provides for pytest, a broker for each test.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +16,28 @@ import leveret
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import AmqpError, BrokerStopped
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+from tests.support.application import Choice, broker, module_broker, pytest_generate_tests
 from tests.support.command_line import Cli
-from tests.support.guest_login import GUEST_LOGIN
 from tests.support.http_api import HttpApi
 from tests.support.management_api import ManagementApi, as_guest
 from tests.support.peers import LocalPeer, NetworkPeer, Peer
 from tests.support.raw_client import RawClient
 
+__all__ = ["broker", "module_broker", "pytest_generate_tests"]
 NewPeer = Callable[[], Peer]
+
+
+@pytest.fixture
+def leveret_broker(request: pytest.FixtureRequest) -> Iterator[leveret.Broker]:
+    """As Leveret provides it, with the clock that the mark `broker` chooses."""
+    clock = Choice.of(request.node).clock
+    with leveret.Broker() if clock is None else leveret.Broker(clock=clock()) as running:
+        yield running
 
 
 @pytest.fixture(params=["network", "process"])
 def new_peer(request: pytest.FixtureRequest, leveret_broker: leveret.Broker) -> Iterator[NewPeer]:
-    """Makes peers, all of one kind; a test that uses it runs once with each kind."""
+    """Creates peers of one kind; a test that uses it runs once with each kind."""
     made: list[Peer] = []
 
     def new_peer() -> Peer:
@@ -55,13 +68,7 @@ def local(leveret_broker: leveret.Broker) -> LocalPeer:
     return LocalPeer(leveret_broker)
 
 
-# ---- raw frames: one broker for a whole file, since errors must not harm it
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(GUEST_LOGIN) as running:
-        yield running
+# ---- raw frames
 
 
 @pytest.fixture
@@ -71,15 +78,15 @@ def client(broker: leveret.Broker) -> Iterator[RawClient]:
 
 
 @pytest.fixture(scope="module")
-def bystander(broker: leveret.Broker) -> Iterator[RawClient]:
-    """One connection that lives through every error of this file, and holds an exclusive queue."""
-    with RawClient.open(broker.amqp_url) as made:
+def bystander(module_broker: leveret.Broker) -> Iterator[RawClient]:
+    """A connection with an exclusive queue that stays open through all errors of the module."""
+    with RawClient.open(module_broker.amqp_url) as made:
         made.call(QueueDeclare("bystander's", exclusive=True), QueueDeclareOk)
         yield made
         made.close()
 
 
-# ---- over HTTP, and beside it in the process: of the broker of the file
+# ---- over HTTP, the command line and in the process
 
 
 @pytest.fixture

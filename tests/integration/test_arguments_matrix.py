@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from leveret import Broker
 from leveret.api.openapi.document import DESCRIBED
 from leveret.broker.policy_keys import KEYS
 from leveret.wire.properties import Properties
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 from tests.support.matrix_arguments import PLAIN, ROWS, Needed, Row
 from tests.support.matrix_methods import Tried, attempt
 from tests.support.matrix_objects import arrange, snapshot
@@ -32,14 +32,15 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "leveret"
 CLIENTS = {"client", "cli", "spark"}  # packages that do not run in the broker
 
 
+pytestmark = pytest.mark.broker(storage="disk", stomp_port=0, durability="os")
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    settings = replace(QUIET, stomp_port=0, data_dir=tmp_path_factory.mktemp("data"), durability="os")
-    with Broker(settings) as broker:
-        core = broker.node.broker
-        broker.call(lambda: core.users.add(USER, password=PASSWORD, tags=["management"]))
-        broker.call(lambda: core.add_vhost(VHOST))
-        yield broker
+def module_broker(module_broker: Broker) -> Broker:
+    core = module_broker.node.broker
+    module_broker.call(lambda: core.users.add(USER, password=PASSWORD, tags=["management"]))
+    module_broker.call(lambda: core.add_vhost(VHOST))
+    return module_broker
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)

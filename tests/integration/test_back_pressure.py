@@ -7,7 +7,7 @@ import threading
 import leveret
 from leveret import Settings
 from leveret.session.connection import Connection
-from leveret.session.intake import MOST_UNREAD
+from leveret.session.outbox import MOST_UNREAD
 from leveret.setting_kinds import MemoryWatermark
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -18,11 +17,7 @@ from tests.support.broker_process import SRC
 from tests.support.command_line import Cli
 from tests.support.http_api import QUIET, HttpApi
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock(time.time())) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=lambda: FrozenClock(time.time()))
 
 
 # ---- vhosts, users, permissions

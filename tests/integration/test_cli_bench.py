@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from leveret import Broker
 from tests.support.command_line import Cli
-from tests.support.http_api import QUIET
 from tests.support.live_command import LiveCommand
 
 SOUND = {"lost": 0, "twice": 0, "changed": 0, "disordered": 0, "refused": 0, "is_sound": True}
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize(

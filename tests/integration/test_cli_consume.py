@@ -15,15 +15,10 @@ from leveret.embedded_vhost import EmbeddedVhost
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 from leveret.wire.properties import Properties
 from tests.support.command_line import Cli
-from tests.support.http_api import QUIET
 from tests.support.live_command import LiveCommand
 from tests.support.raw_client import RawClient, eventually
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture

@@ -21,15 +21,12 @@ import trustme
 from leveret import Broker, FrozenClock
 from tests.support.broker_process import SRC
 from tests.support.command_line import Cli
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 
 DEAD = ("--argument", "x-dead-letter-exchange=dead")
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock(time.time())) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=lambda: FrozenClock(time.time()))
 
 
 @pytest.fixture

@@ -15,15 +15,11 @@ import pytest
 
 from leveret import Broker, FrozenClock
 from tests.support.command_line import Cli
-from tests.support.http_api import QUIET
 
 FOR_PROGRAMS = re.compile(r"/api/|\bPUT\b|percent-encoded")
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 # ---- what is not there

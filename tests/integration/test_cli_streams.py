@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
 from leveret import Broker, FrozenClock
 from leveret.wire.properties import Properties
 from tests.support.command_line import Cli
-from tests.support.http_api import QUIET
 from tests.support.management_api import as_guest
 
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(replace(QUIET, data_dir=tmp_path / "data"), clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(storage="disk", fresh=True, clock=FrozenClock)
 
 
 @pytest.mark.feature("S4-77")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,7 @@ from tests.support.http_api import QUIET
 from tests.support.live_command import LiveCommand
 from tests.support.raw_client import RawClient
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 def fill(broker: Broker, **lengths: int) -> None:

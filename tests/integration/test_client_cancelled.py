@@ -167,22 +167,22 @@ def test_a_channel_that_is_closed_while_it_comes_back_is_closed_at_the_broker(
         async with ChaosProxy(leveret_broker.amqp_url) as proxy, failing_over(proxy.url) as (connection, channel, _):
             other = await connection.channel()
             await other.qos(7)
-            other_revive = type(other).revive  # type: ignore[attr-defined]
+            other_restore = type(other).restore  # type: ignore[attr-defined]
             begun = asyncio.Event()
 
             async def slowly(self: Any, grace: Any) -> None:
                 if self is other:
                     asyncio.get_running_loop().call_soon(begun.set)
-                await other_revive(self, grace)
+                await other_restore(self, grace)
 
-            type(other).revive = slowly  # type: ignore[attr-defined]
+            type(other).restore = slowly  # type: ignore[attr-defined]
             try:
                 back = asyncio.ensure_future(told(connection, "reconnected", proxy.cut))
                 await begun.wait()
                 await other.close()
                 await back
             finally:
-                type(other).revive = other_revive  # type: ignore[attr-defined]
+                type(other).restore = other_restore  # type: ignore[attr-defined]
             again = await connection.channel()
             assert again.number == other.number
             assert proxy.accepted == 2, "once is enough to come back"

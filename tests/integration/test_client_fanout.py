@@ -10,6 +10,7 @@ import pytest
 
 import leveret
 from leveret.client import Channel, ClientError, Connection, ConnectionLost, Returned, Unroutable, connect
+from leveret.client.fanout import FanoutConnection
 from leveret.errors import PreconditionFailed
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failover_client import QUICK, run, told
@@ -27,6 +28,12 @@ def brokers(leveret_broker: leveret.Broker) -> Iterator[Brokers]:
 async def fanning_out(*urls: str, options: str = "") -> AsyncIterator[tuple[Connection, Channel]]:
     async with await connect(f"fanout:({','.join(urls)})?{QUICK}{options}") as connection:
         yield connection, await connection.channel()
+
+
+async def until_all(connection: Connection) -> None:
+    assert isinstance(connection, FanoutConnection)
+    for member in connection.members:
+        await member.until_up()
 
 
 def bodies_in(broker: leveret.Broker, queue: str = "q") -> list[bytes]:
@@ -70,7 +77,7 @@ def test_a_message_is_confirmed_when_enough_have_it(brokers: Brokers) -> None:
             ChaosProxy(brokers[1].amqp_url) as proxy,
             fanning_out(brokers[0].amqp_url, proxy.url, options=f"&minAckCount={needed}") as (connection, channel),
         ):
-            await connection.until_all()  # type: ignore[attr-defined]
+            await until_all(connection)
             await channel.declare_queue("q")
             await channel.confirm_select()
             proxy.stall()
@@ -96,7 +103,7 @@ def test_a_broker_that_is_away_is_left_out_if_enough_are_there(brokers: Brokers)
             ChaosProxy(brokers[1].amqp_url) as proxy,
             fanning_out(brokers[0].amqp_url, proxy.url, options="&minAckCount=1") as (connection, channel),
         ):
-            await connection.until_all()  # type: ignore[attr-defined]
+            await until_all(connection)
             await channel.confirm_select()
             await proxy.refuse()
             await told(connection, "lost", proxy.cut)
@@ -167,7 +174,7 @@ def test_a_broker_that_returns_a_message_has_not_confirmed_it(brokers: Brokers, 
             ChaosProxy(brokers[1].amqp_url) as proxy,
             fanning_out(brokers[0].amqp_url, proxy.url, options="&minAckCount=1") as (connection, channel),
         ):
-            await connection.until_all()  # type: ignore[attr-defined]
+            await until_all(connection)
             await channel.confirm_select()
             assert channel.confirms is not None
             returned: list[Returned] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -13,11 +13,7 @@ from tests.support.peers import Got, Peer, inside
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
-@pytest.fixture
-def leveret_broker() -> Iterator[leveret.Broker]:
-    """Time stands still until a test moves it."""
-    with leveret.Broker(clock=leveret.FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=leveret.FrozenClock)
 
 
 def headers_of(got: Got | None) -> Mapping[str, object]:

@@ -10,7 +10,6 @@ import importlib.util
 import re
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -18,17 +17,18 @@ import pytest
 
 from leveret import Broker
 from leveret.server.ports import Ports
-from tests.support.http_api import QUIET
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "internals" / "extending.md"
 NEW = {"src/leveret/webui/pages/idle_queues.js", "src/leveret/server/line_protocol.py"}
+NEW |= {"src/leveret/foo/connection.py", "src/leveret/foo/channel.py", "src/leveret/server/foo_protocol.py"}
 MOST_FILES = {
     "Add a queue argument": 3,
     "Add a metric": 2,
     "Add a page to the management UI": 3,
     "Add a command to the command line": 1,
     "Add a protocol that only publishes": 4,
+    "Add a protocol with consumers, acks, confirms or transactions": 6,
 }
 PASSWORD = "carrots-and-lettuce"
 
@@ -66,38 +66,40 @@ def protocol(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
+pytestmark = pytest.mark.broker(storage="disk", durability="os")
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(replace(QUIET, data_dir=tmp_path_factory.mktemp("data"), durability="os")) as broker:
-        core = broker.node.broker
-        broker.call(lambda: core.users.add("ann", password=PASSWORD))
-        broker.call(lambda: core.permissions.set("ann", "/", "", "^(orders|amq.default)$", ""))
-        broker.call(lambda: core.users.add("stranger", password=PASSWORD))
-        vhost = broker.vhost()
-        vhost.declare_exchange("orders", "topic")
-        vhost.declare_exchange("secret", "fanout")
-        vhost.declare_queue("q", durable=True)
-        vhost.bind("q", "orders", "eu.#")
-        vhost.bind("q", "secret")
-        yield broker
+def module_broker(module_broker: Broker) -> Broker:
+    core = module_broker.node.broker
+    module_broker.call(lambda: core.users.add("ann", password=PASSWORD))
+    module_broker.call(lambda: core.permissions.set("ann", "/", "", "^(orders|amq.default)$", ""))
+    module_broker.call(lambda: core.users.add("stranger", password=PASSWORD))
+    vhost = module_broker.vhost()
+    vhost.declare_exchange("orders", "topic")
+    vhost.declare_exchange("secret", "fanout")
+    vhost.declare_queue("q", durable=True)
+    vhost.bind("q", "orders", "eu.#")
+    vhost.bind("q", "secret")
+    return module_broker
 
 
 Say = Callable[..., list[str]]
 
 
 @pytest.fixture(scope="module")
-def port(broker: Broker, protocol: ModuleType) -> Iterator[int]:
+def port(module_broker: Broker, protocol: ModuleType) -> Iterator[int]:
     """As node.py would open it."""
-    node = broker.node
+    node = module_broker.node
     admission, loopback_users = node._listeners.admission, node.settings.loopback_users
     assert node._logins is not None
     logins = node._logins
     ports = Ports(
         lambda: protocol.LineProtocol(node.broker, logins, admission, loopback_users), lambda: 10.0, admission
     )
-    loop = broker.call(asyncio.get_running_loop)
+    loop = module_broker.call(asyncio.get_running_loop)
     yield asyncio.run_coroutine_threadsafe(ports.listen(("127.0.0.1",), 0, "--line-port", None), loop).result()
-    broker.call(ports.close)
+    module_broker.call(ports.close)
 
 
 @pytest.fixture

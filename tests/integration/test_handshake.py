@@ -14,7 +14,7 @@ from leveret.auth.users import User
 from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapUser, BootstrapVhost
 from leveret.config import Settings
 from leveret.server.logins import FAILURES
-from leveret.session.connection import Connection
+from leveret.session.amqp_connection import AmqpConnection
 from leveret.session.limits import Limits
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.fields import encode_table
@@ -62,10 +62,7 @@ SETTINGS = Settings(
 REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(SETTINGS) as running:
-        yield running
+pytestmark = pytest.mark.broker(SETTINGS)
 
 
 @pytest.fixture
@@ -311,7 +308,7 @@ def test_bytes_that_come_while_the_login_is_verified_are_not_looked_at() -> None
     """Even if the socket hands them over although it was paused, as TLS layers may."""
     harness, socket = Harness(), Socket()
     waiting: list[Callable[[User | None], None]] = []
-    connection = Connection(harness.broker, socket, lambda _, done: waiting.append(done), Limits(), "hasty")
+    connection = AmqpConnection(harness.broker, socket, lambda _, done: waiting.append(done), Limits(), "hasty")
     said = whole_handshake()
     cut = said.index(b"guest\0guest") + len("guest\0guest") + len("\x05en_US\xce")
     connection.receive(said[:cut])

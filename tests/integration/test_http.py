@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -25,11 +24,13 @@ IMPATIENT = replace(QUIET, handshake_timeout=0.3)
 SOURCES = vhost_path("sources")
 
 
+pytestmark = pytest.mark.broker(IMPATIENT)
+
+
 @pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(IMPATIENT) as running:
-        running.vhost().declare_queue("q")
-        yield running
+def module_broker(module_broker: leveret.Broker) -> leveret.Broker:
+    module_broker.vhost().declare_queue("q")
+    return module_broker
 
 
 def add_user(broker: leveret.Broker, name: str, read: str | None, vhost: str = "/") -> HttpApi:

@@ -9,14 +9,9 @@ import pika
 import pytest
 
 from leveret import Broker
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,10 +19,7 @@ from tests.support.management_api import ManagementApi
 DEEPEST_OF_AMQP = 32
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 # ---- time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -12,16 +11,11 @@ import trustme
 from pika.exceptions import ConnectionClosedByBroker
 
 from leveret import Broker, FrozenClock, Settings
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user, in_path
 from tests.support.raw_client import eventually
 from tests.support.running_clients import client, name_of
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from leveret import Broker, FrozenClock
 from leveret.wire.fields import Table
 from leveret.wire.methods import BasicPublish
 from leveret.wire.properties import Properties
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 from tests.support.raw_client import RawClient
 
@@ -19,10 +17,7 @@ PATH = "/api/dead-letters"
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

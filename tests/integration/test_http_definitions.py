@@ -22,10 +22,7 @@ SECTIONS = ["users", "vhosts", "permissions", "topic_permissions", "parameters",
 SECTIONS += ["queues", "exchanges", "bindings"]
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 def export(admin: ManagementApi, path: str = "definitions") -> dict[str, Any]:

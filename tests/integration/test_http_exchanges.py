@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from leveret import Broker
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module")
-def api(broker: Broker) -> ObjectsApi:
-    return ObjectsApi(broker.http_url)
+def api(module_broker: Broker) -> ObjectsApi:
+    return ObjectsApi(module_broker.http_url)
 
 
 def route(api: ObjectsApi, exchange: str, key: str, **headers: object) -> dict[str, Any]:

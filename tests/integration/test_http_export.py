@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from leveret import Broker
@@ -12,11 +10,7 @@ from leveret.routing.bindings import Binding, Destination
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 @pytest.mark.feature("S4-77")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,11 +55,7 @@ SCHEMA = pa.schema(
 )
 
 
-@pytest.fixture(params=["memory", "disk"])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.Broker]:
-    data = tmp_path / "data" if request.param == "disk" else None
-    with leveret.Broker(replace(QUIET, data_dir=data)) as running:
-        yield running
+pytestmark = pytest.mark.broker(storage=("memory", "disk"), fresh=True)
 
 
 def fill(vhost: EmbeddedVhost, queue: str, number: int, first: int = 0) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +21,7 @@ STREAM = {"x-queue-type": "stream"}
 MESSAGES = vhost_path("messages")
 
 
-@pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 ALL_JOBS = 9  # at least, for 60,000 messages of a kilobyte: two looks for Arrow, then at most 8 MiB each

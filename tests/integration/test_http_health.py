@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,16 +10,12 @@ import trustme
 
 from leveret import Broker, Settings
 from leveret.api.certificate_dates import certificate_end
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user, in_path
 
 OK = {"status": "ok"}
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 @pytest.fixture

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leveret import Broker, FrozenClock
 from leveret.wire.properties import Properties
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user, in_path
 
 PYTHON = "PythonMicroBatchStream"
@@ -34,10 +30,7 @@ REPORT = {
 }
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    with Broker(replace(QUIET, data_dir=tmp_path / "data"), clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(storage="disk", fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

@@ -17,16 +17,12 @@ from leveret.wire.properties import Properties
 from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module")
-def api(broker: Broker) -> ObjectsApi:
-    return ObjectsApi(broker.http_url)
+def api(module_broker: Broker) -> ObjectsApi:
+    return ObjectsApi(module_broker.http_url)
 
 
 @pytest.fixture

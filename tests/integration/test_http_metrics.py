@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,10 +89,7 @@ class Scraped:
         return {name.partition("{")[0] for name in self.values}
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 def scrape(broker: Broker, path: str = "/metrics") -> Scraped:

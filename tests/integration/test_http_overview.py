@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from leveret import Broker, FrozenClock
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user
 from tests.support.running_clients import client
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import leveret
 from leveret.http import static_files as pages
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 
 STRANGER = {"X-Requested-With": "leveret"}
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker
 
 
 def api_of(broker: leveret.Broker, **headers: str) -> HttpApi:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +18,13 @@ from tests.support.management_api import ManagementApi, as_guest, as_user
 SHORT = {"pattern": "^a", "definition": {"max-length": 5}, "priority": 0, "apply-to": "all"}
 
 
+pytestmark = pytest.mark.broker(fresh=True)
+
+
 @pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        broker.call(lambda: broker.node.broker.add_vhost("other"))
-        yield broker
+def broker(broker: Broker) -> Broker:
+    broker.call(lambda: broker.node.broker.add_vhost("other"))
+    return broker
 
 
 def parameter(component: str, name: str, value: object, vhost: str = "/") -> dict[str, object]:

@@ -10,23 +10,24 @@ import pika.exceptions
 import pytest
 
 from leveret import Broker
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user
 
 Channel = Any  # of pika, which has no types
 Deed = Callable[[Channel], object]
 
 
+pytestmark = pytest.mark.broker
+
+
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        as_user(broker, "anna", "management")
-        vhost = broker.vhost()
-        for name in ("mine", "yours"):
-            vhost.declare_exchange(f"{name}.topic", "topic")
-            vhost.declare_exchange(f"{name}.internal", "fanout", internal=True)
-            vhost.declare_queue(f"{name}.q")
-        yield broker
+def module_broker(module_broker: Broker) -> Broker:
+    as_user(module_broker, "anna", "management")
+    vhost = module_broker.vhost()
+    for name in ("mine", "yours"):
+        vhost.declare_exchange(f"{name}.topic", "topic")
+        vhost.declare_exchange(f"{name}.internal", "fanout", internal=True)
+        vhost.declare_queue(f"{name}.q")
+    return module_broker
 
 
 @pytest.fixture

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pika
 import pika.exceptions
 import pytest
 
 from leveret import Broker
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user
 
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +15,13 @@ SHORT = {"pattern": "^a", "definition": {"max-length": 5}}
 SHORT_ROW = {"vhost": "/", "name": "short", "apply-to": "all", "priority": 0, **SHORT}
 
 
+pytestmark = pytest.mark.broker(fresh=True)
+
+
 @pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        broker.call(lambda: broker.node.broker.add_vhost("other"))
-        yield broker
+def broker(broker: Broker) -> Broker:
+    broker.call(lambda: broker.node.broker.add_vhost("other"))
+    return broker
 
 
 @pytest.mark.parametrize("kind", ["policies", "operator-policies"])

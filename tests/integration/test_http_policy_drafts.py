@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from leveret import Broker
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_user
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 @pytest.mark.feature("S2-28")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,7 @@ from tests.support.http_objects import ObjectsApi
 TICK = 5.0  # seconds between two samples: an age that nobody noted is known to within one
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

@@ -15,12 +15,7 @@ from leveret.wire.properties import Properties
 from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    """Time stands still until a test moves it."""
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=FrozenClock)
 
 
 @pytest.fixture

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pika
 import pytest
 
 from leveret import Broker, FrozenClock
 from leveret.api.views.queue import drain_estimate
 from leveret.wire.methods import BasicPublish
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 from tests.support.raw_client import RawClient
 
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=FrozenClock)
 
 
 @pytest.fixture(scope="module")
-def api(broker: Broker) -> ObjectsApi:
-    return ObjectsApi(broker.http_url)
+def api(module_broker: Broker) -> ObjectsApi:
+    return ObjectsApi(module_broker.http_url)
 
 
 @pytest.mark.feature("S4-77")

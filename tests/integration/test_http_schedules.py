@@ -9,16 +9,12 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
 
 PATH = "/api/schedules/%2F"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=FrozenClock)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +21,7 @@ STREAM = {"x-queue-type": "stream"}
 BATCH = pa.record_batch({"body": pa.array([b"one", b"two"])})
 
 
-@pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(SMALL) as running:
-        yield running
+pytestmark = pytest.mark.broker(SMALL, fresh=True)
 
 
 @pytest.fixture

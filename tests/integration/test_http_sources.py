@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,11 +18,7 @@ STREAM = {"x-queue-type": "stream"}
 SOURCES, OFFSETS, MESSAGES = vhost_path("sources"), vhost_path("offsets"), vhost_path("messages")
 
 
-@pytest.fixture(params=["memory", "disk"])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.Broker]:
-    data = tmp_path / "data" if request.param == "disk" else None
-    with leveret.Broker(replace(QUIET, data_dir=data)) as running:
-        yield running
+pytestmark = pytest.mark.broker(storage=("memory", "disk"), fresh=True)
 
 
 def fill(vhost: EmbeddedVhost, queue: str, number: int, first: int = 0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pika
@@ -10,16 +9,12 @@ import pytest
 
 from leveret import Broker, FrozenClock
 from leveret.http.rows import RowDescription
-from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi
 
 TICK = 5.0
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,18 +10,13 @@ from leveret import Broker, FrozenClock
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.store.stream_files import StreamFiles
 from leveret.store.stream_scan import StreamGone
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user, in_path
 from tests.support.running_clients import client
 
 STREAM = {"x-queue-type": "stream"}
 
 
-@pytest.fixture(params=["memory", "disk"])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
-    data = tmp_path / "data" if request.param == "disk" else None
-    with Broker(replace(QUIET, data_dir=data), clock=FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(storage=("memory", "disk"), fresh=True, clock=FrozenClock)
 
 
 @pytest.fixture

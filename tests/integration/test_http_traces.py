@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,9 @@ import pytest
 import leveret
 from leveret.wire.properties import Properties
 from tests.support.command_line import Cli
-from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_user
 
-
-@pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 def switch(admin: ManagementApi) -> None:

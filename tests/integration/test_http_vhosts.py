@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +16,7 @@ from tests.support.management_api import ManagementApi, as_guest, as_user
 ALL = {"configure": ".*", "write": ".*", "read": ".*"}
 
 
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 def names(answer: tuple[int, list[dict[str, str]]]) -> list[str]:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from leveret import Broker
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 
-
-@pytest.fixture
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(fresh=True)
 
 
 def add_user(broker: Broker, name: str, *tags: str) -> HttpApi:

@@ -52,21 +52,21 @@ def test_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: 
         consumer = await world.consumer(AckMode.CLIENT)
         await world.until(lambda: bool(consumer.unconsumed))
         client, last = cast(Any, world.connection.client), cast(Any, (await world.session()).channel)
-        revive = last.revive
+        restore = last.restore
 
         async def fall(*_: object) -> None:
-            last.revive = revive
+            last.restore = restore
             while not consumer.unconsumed:
                 await asyncio.sleep(0)
             client._transport.abort()
-            while client._fallen is None:
+            while client._loss is None:
                 await asyncio.sleep(0)
             assert not looks or await consumer.receive_no_wait() is None
-            client.refuse_fallen()
+            client.refuse_lost()
 
-        last.revive = fall
+        last.restore = fall
         await world.cut()
-        assert last.revive == revive
+        assert last.restore == restore
         assert await world.counts(consumer.session) == (0, 1)
         assert len(consumer.unconsumed) == 1
         assert await world.bodies(consumer, 1) == [b"a"]

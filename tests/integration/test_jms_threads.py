@@ -28,7 +28,7 @@ def test_a_thread_that_has_the_number_of_a_listeners_is_no_listener(leveret_brok
         session.create_producer(ORDERS).send(session.create_text_message("x"))
         number = numbers.get(timeout=PATIENCE)
         session.close()
-        with patch("leveret.client.jms.blocking_session.threading.get_ident", return_value=number):
+        with patch("leveret.client.jms.blocking.threading.get_ident", return_value=number):
             connection.close()
         assert connection.is_closed
 

@@ -46,10 +46,7 @@ def settings(**given: object) -> Settings:
     return Settings(**(QUIET | given))  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(settings(max_message_size=10_000)) as running:
-        yield running
+pytestmark = pytest.mark.broker(settings(max_message_size=10000))
 
 
 @pytest.fixture

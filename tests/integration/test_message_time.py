@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from queue import SimpleQueue
 
 import pytest
@@ -14,12 +13,7 @@ from leveret.wire.properties import Properties
 from tests.integration.conftest import NewPeer
 from tests.support.peers import LocalPeer, NetworkPeer, Peer, inside, refused
 
-
-@pytest.fixture
-def leveret_broker() -> Iterator[leveret.Broker]:
-    """In this file time stands still until a test moves it."""
-    with leveret.Broker(clock=leveret.FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=leveret.FrozenClock)
 
 
 def ready(peer: Peer, queue: str) -> list[bytes]:

@@ -10,21 +10,18 @@ import pytest
 
 from leveret import Broker
 from leveret.api.openapi.document import DESCRIBED, UNDESCRIBED
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 from tests.support.management_api import as_user
 
 HOW = "add its method and path to a table in src/leveret/api/openapi/*.py, as the others there"
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module")
-def document(broker: Broker) -> dict[str, Any]:
-    status, answer = HttpApi(broker.http_url).get("/api/openapi.json")
+def document(module_broker: Broker) -> dict[str, Any]:
+    status, answer = HttpApi(module_broker.http_url).get("/api/openapi.json")
     assert status == 200, answer
     found: dict[str, Any] = answer
     return found

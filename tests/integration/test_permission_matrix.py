@@ -8,8 +8,6 @@ users against a real broker over its sockets. Those who may not must be refused,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ import pytest
 from leveret import Broker
 from leveret.api.openapi.document import DESCRIBED
 from leveret.wire.methods import ConnectionOpen
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 from tests.support.matrix_methods import METHODS, attempt
 from tests.support.matrix_objects import arrange, snapshot
 from tests.support.matrix_requests import request_of, sample_of
@@ -29,12 +27,14 @@ HTTP = sorted(DESCRIBED)
 OPEN = {key for key in HTTP if key.partition(" ")[2].startswith("/metrics")}  # to this machine, without a login
 
 
+pytestmark = pytest.mark.broker(storage="disk", durability="os")
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def module_broker(module_broker: Broker) -> Broker:
     """With a disk, which leases need."""
-    with Broker(replace(QUIET, data_dir=tmp_path_factory.mktemp("data"), durability="os")) as broker:
-        add_users(broker)
-        yield broker
+    add_users(module_broker)
+    return module_broker
 
 
 @pytest.mark.parametrize("key", HTTP)

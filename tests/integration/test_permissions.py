@@ -49,16 +49,18 @@ SETTINGS = Settings(
 KINDS = ("configure", "write", "read")
 
 
+pytestmark = pytest.mark.broker(SETTINGS)
+
+
 @pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(SETTINGS) as running:
-        vhost = running.vhost()
-        vhost.declare_queue("q")
-        vhost.declare_exchange("x", "direct")
-        vhost.declare_exchange("y", "direct")
-        vhost.declare_exchange("t", "topic")
-        vhost.publish("", "q", b"one message")
-        yield running
+def module_broker(module_broker: leveret.Broker) -> leveret.Broker:
+    vhost = module_broker.vhost()
+    vhost.declare_queue("q")
+    vhost.declare_exchange("x", "direct")
+    vhost.declare_exchange("y", "direct")
+    vhost.declare_exchange("t", "topic")
+    vhost.publish("", "q", b"one message")
+    return module_broker
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from websockets.sync.client import connect
 from websockets.typing import Subprotocol
 
 import leveret
-from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_api import HttpApi
 from tests.support.raw_client import eventually
 from tests.support.stomp_client import made, taken
 
@@ -23,10 +21,7 @@ PROXIES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+pytestmark = pytest.mark.broker
 
 
 @pytest.mark.parametrize("headers", PROXIES)

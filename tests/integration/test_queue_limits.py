@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pika
 import pytest
 from pika.exceptions import NackError
@@ -11,12 +9,7 @@ from pika.exceptions import NackError
 import leveret
 from tests.support.peers import NetworkPeer, Peer, Refused, inside, refused
 
-
-@pytest.fixture
-def leveret_broker() -> Iterator[leveret.Broker]:
-    """Time stands still until a test moves it."""
-    with leveret.Broker(clock=leveret.FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=leveret.FrozenClock)
 
 
 def ready(peer: Peer, queue: str) -> list[bytes]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -13,12 +12,7 @@ from leveret.wire.properties import Properties
 from tests.integration.conftest import NewPeer
 from tests.support.peers import Peer
 
-
-@pytest.fixture
-def leveret_broker() -> Iterator[leveret.Broker]:
-    """In this file time stands still until a test moves it."""
-    with leveret.Broker(clock=leveret.FrozenClock()) as broker:
-        yield broker
+pytestmark = pytest.mark.broker(clock=leveret.FrozenClock)
 
 
 def test_a_foreign_client_delays_a_message(leveret_broker: leveret.Broker) -> None:

@@ -33,7 +33,6 @@ from schemathesis.specs.openapi.checks import (
 
 from leveret import Broker
 from leveret.api.openapi.document import DESCRIBED, Endpoint, document
-from tests.support.http_api import QUIET
 from tests.support.matrix_objects import arrange
 from tests.support.matrix_requests import ROWS_IN, parts_of
 from tests.support.matrix_users import VHOST
@@ -57,10 +56,7 @@ BOUNDS = settings(
 )
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(QUIET) as broker:
-        yield broker
+pytestmark = pytest.mark.broker
 
 
 @schemathesis.serializer("application/vnd.apache.arrow.stream")
@@ -142,11 +138,11 @@ class Asking:
 
 
 @pytest.fixture(scope="module")
-def asking(broker: Broker) -> Iterator[Asking]:
+def asking(module_broker: Broker) -> Iterator[Asking]:
     with Session() as session:
         session.auth = ("guest", "guest")
         session.trust_env = False
-        yield Asking(broker, session)
+        yield Asking(module_broker, session)
 
 
 def test_an_answer_that_is_not_described_is_found(broker: Broker) -> None:

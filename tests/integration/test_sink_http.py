@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,13 @@ STAGES, COMMITS, MESSAGES = vhost_path("stages"), vhost_path("commits"), vhost_p
 TO_Q: dict[str, object] = {"exchange": "", "routing_key": "q"}
 
 
-@pytest.fixture(params=["disk", "memory"])
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.Broker]:
-    folder = tmp_path / "data" if request.param == "disk" else None
-    with leveret.Broker(replace(QUIET, data_dir=folder)) as running:
-        running.vhost().declare_queue("q", durable=True)
-        yield running
+pytestmark = pytest.mark.broker(storage=("disk", "memory"), fresh=True)
+
+
+@pytest.fixture
+def broker(broker: leveret.Broker) -> leveret.Broker:
+    broker.vhost().declare_queue("q", durable=True)
+    return broker
 
 
 def rows(number: int, first: int = 0, **columns: Any) -> bytes:

@@ -23,10 +23,7 @@ from tests.support.management_api import ManagementApi, as_guest
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
 
 
-@pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET, clock=leveret.FrozenClock()) as running:
-        yield running
+pytestmark = pytest.mark.broker(fresh=True, clock=leveret.FrozenClock)
 
 
 @pytest.fixture

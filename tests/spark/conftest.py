@@ -18,7 +18,7 @@ from tests.support.spark_broker import SparkBroker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Importing Spark, starting its JVM and the first query take their time on a busy machine.
+# Importing Spark, starting its JVM and the first query take long on a busy machine.
 SECONDS = 180
 
 

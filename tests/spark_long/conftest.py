@@ -16,14 +16,14 @@ HERE = Path(__file__).parent
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Only those who name this folder get its tests."""
+    """Collect these tests only if this folder is named."""
     asked = (Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args)
     return None if any(path == HERE or HERE in path.parents for path in asked) else True
 
 
 @pytest.fixture
 def seed() -> int:
-    """LEVERET_SPARK_SEED, or a fresh one; every failure tells it."""
+    """LEVERET_SPARK_SEED, or a fresh one; every failure names it."""
     given = os.environ.get("LEVERET_SPARK_SEED")
     return int(given) if given else SystemRandom().randrange(1 << 32)
 

@@ -1,4 +1,4 @@
-"""A broker in a process of its own that is attacked while a bystander uses it, and what must hold afterwards: memory
+"""A broker as a separate process that is attacked while a bystander uses it, and what must hold afterwards: memory
 within the watermark and a fifth, the bystander served, and a broker that is healthy without a restart."""
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class BrokerHarness(StoreHarness):
         return write_run(queues, self.journal, list(run), sum(len(content) for content, _, _ in run), timed)
 
     def take(self, name: str, number: int = 1) -> list[GetResult]:
-        """By hand; fewer if there are no more."""
+        """By basic.get; fewer if there are no more."""
         taken = [self.queue(name).get(False) for _ in range(number)]
         return [each for each in taken if each is not None]
 

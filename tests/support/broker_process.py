@@ -1,4 +1,4 @@
-"""``leveret serve`` as a process of its own. Every wait is bounded, and nothing outlives its test."""
+"""``leveret serve`` as a separate process. Every wait is bounded, and the process ends with its test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFF = ("--http-port", "off", "--https-port", "off", "--stomp-port", "off")
 
 
 class BrokerProcess:
-    """A running broker; ``url("amqp")`` is what its banner says, ``log()`` what it has logged so far."""
+    """A running broker; ``url("amqp")`` is read from its banner, ``log()`` is its log so far."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class BrokerProcess:
         self.process.stdout.close()
 
     def banner(self, seconds: float = 30.0) -> str:
-        """All of it, as soon as it is there."""
+        """The whole banner, as soon as it is complete."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + seconds
         while "Ctrl-C" not in self._heard:

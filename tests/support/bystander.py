@@ -1,4 +1,4 @@
-"""An honest client in a process of its own: it publishes a message and fetches it again, over and over, and reports
+"""A well-behaved client as a separate process: it publishes a message and fetches it again, repeatedly, and reports
 how long each round trip took. ``python -m tests.support.bystander URL``; it stops when its standard input ends."""
 
 from __future__ import annotations

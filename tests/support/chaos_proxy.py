@@ -26,7 +26,7 @@ class ChaosProxy:
         self.accepted = 0
         self.delay = 0.0  # seconds that bytes are under way
         self.is_stalled = False
-        self.upstream = bytearray()  # what clients sent, if somebody wants to look
+        self.upstream = bytearray()  # what clients sent, for tests that inspect it
         self.is_recording = False
 
     async def __aenter__(self) -> Self:
@@ -70,7 +70,7 @@ class ChaosProxy:
         return len(pairs)
 
     def abandon(self) -> None:
-        """All connections end for the client; the broker is told nothing until ``release``, and keeps them open."""
+        """All connections end for the client; the broker does not notice until ``release``, and keeps them open."""
         pairs, self._pairs = self._pairs, set()
         for pair in pairs:
             pair.is_abandoned = True
@@ -85,7 +85,7 @@ class ChaosProxy:
             pair.abort()
 
     def half_close(self) -> None:
-        """The client hears nothing more and can still talk; the broker is told nothing."""
+        """The client receives nothing more and can still send; the broker does not notice."""
         for pair in self._pairs:
             pair.is_deaf = True
 

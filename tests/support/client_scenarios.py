@@ -1,4 +1,4 @@
-"""A story that a client lives through on a loop of its own, or in threads, with a bound on how long it may wait."""
+"""Runs a client scenario on its own event loop, or in threads, with a time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Story = Callable[[Connection], Awaitable[object]]
 
 
 def live(url: str, story: Story) -> None:
-    """Connects, lives it through, and closes."""
+    """Connects, runs the scenario, and closes."""
 
     async def life() -> None:
         async with asyncio.timeout(SECONDS), await connect(url) as connection:
@@ -25,7 +25,7 @@ def live(url: str, story: Story) -> None:
 
 
 def run(story: Callable[[], Awaitable[object]]) -> None:
-    """One that connects by itself."""
+    """Runs a scenario that connects by itself."""
 
     async def life() -> None:
         async with asyncio.timeout(SECONDS):
@@ -45,7 +45,7 @@ def queue_with(channel: blocking.Channel, *bodies: bytes) -> str:
 
 
 def in_thread(outcome: Queue[object], call: Callable[[], object]) -> threading.Thread:
-    """Starts it; what it returns or raises is put into the queue."""
+    """Starts a thread; the result or the exception is put into the queue."""
 
     def run() -> None:
         try:

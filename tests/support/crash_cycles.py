@@ -1,8 +1,8 @@
-"""Many lives of one broker on one data directory, under load, each ended by force; then everything is looked at.
+"""Many runs of one broker on one data directory, under load, each ended by force; then everything is checked.
 
-``live`` starts the broker, looks whether the definitions of the last life are there, lets the load work and has the
-life ended by a callable. ``finish`` starts it once more, drains every queue, and judges; then it stops the broker
-properly and starts it a last time, since a second recovery must find what the first one left: nothing.
+``live`` starts the broker, checks that the definitions of the previous run exist, runs the load and ends the broker by
+a callable. ``finish`` starts it once more, drains every queue, and checks the history; then it stops the broker cleanly
+and starts it a last time, because a second recovery must find what the first one left: nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CrashCycles:
         self.actors = [*self.publishers(), *self.consumers(), self.declarer]
 
     def new_random(self) -> Random:
-        """Each actor has its own, so that what one does is not mixed up by when the others do it."""
+        """Each actor has its own, so that its choices do not depend on the timing of the others."""
         return Random(self.random.randrange(1 << 32))
 
     def publishers(self) -> list[Actor]:
@@ -71,13 +71,13 @@ class CrashCycles:
             consumer("c5", "committed", "commits"),
             consumer("c6", "restless", "restless"),
             consumer("c7", "fan.a", "each", "batches", "commits"),
-            consumer("c8", "fan.b"),  # and nobody takes from fan.c
+            consumer("c8", "fan.b"),  # fan.c has no consumer
         ]
 
-    # ---- one life
+    # ---- one run
 
     def live(self, seconds: float, end: End) -> None:
-        """``end`` is called while the load works; it begins the broker's end, which must come within 10 s."""
+        """``end`` is called under load; it starts the shutdown or kill, and the process must end within 10 s."""
         self.history.begin_life()
         with self.told(), self.serve() as serving:
             url = serving.url()
@@ -92,7 +92,7 @@ class CrashCycles:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Whatever goes wrong, the seed is told with it."""
+        """Every failure names the seed."""
         try:
             yield
         except BaseException as problem:
@@ -100,7 +100,7 @@ class CrashCycles:
             raise
 
     def judge(self, serving: BrokerProcess) -> None:
-        """What the history found, and what the broker itself found wrong."""
+        """Fail on violations in the history and on errors in the log of the broker."""
         log = serving.log()
         troubles = [line for line in log.splitlines() if re.match(r"\S+ \S+ (error|critical) ", line)]
         if self.history.found or troubles or "Traceback" in log:
@@ -145,15 +145,15 @@ class CrashCycles:
         return {queue: number for queue, number in counts.items() if number}
 
     def _assert_there_was_a_load(self) -> None:
-        """Or else nothing was tested: in most lives something was confirmed and received."""
+        """Without a load nothing was tested: in most runs something was confirmed and received."""
         history, lives = self.history, self.history.life - 1
         for counter in (history.confirmed_in, history.received_in):
             busy = sum(counter[life] > 0 for life in range(1, lives + 1))
-            assert busy >= lives * 0.7, f"only {busy} of {lives} lives did anything"
+            assert busy >= lives * 0.7, f"only {busy} of {lives} runs did anything"
 
 
 def serving_from(folder: Path, random: Random, *flags: str) -> Serve:
-    """A new broker on the same data each time; now and then with tiny segments, or little memory for bodies."""
+    """A new broker on the same data each time; at random with tiny segments, or little memory for bodies."""
 
     def serve() -> BrokerProcess:
         segment = random.choice(("64KiB", "1MiB", "64MiB"))

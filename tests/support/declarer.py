@@ -47,7 +47,7 @@ class Declarer:
     random: Random
     number: int = 0
     counter: int = 0
-    touched: set[tuple[str, str]] = field(default_factory=set)  # in this life
+    touched: set[tuple[str, str]] = field(default_factory=set)  # in this run
 
     async def run(self, url: str) -> None:
         self.touched.clear()

@@ -2,7 +2,7 @@
 
 A message is *certain* once its publish was confirmed, and until its settling may have reached the disk. A crash brings
 back all that is certain, perhaps more of what was published or was settled shortly before, and nothing else. Times are
-wall times: they go on while nobody runs.
+wall times: they continue while no broker runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DurableQueue(ModelQueue):
     # ---- deliveries
 
     def hear(self, heard: dict[str, list[tuple[bytes, bool]]], now: float, complete: bool) -> dict[bytes, ModelMessage]:
-        """What consumers heard must be the front of the queue; all that is due if ``complete``. By body, what went."""
+        """Consumers must have received the front of the queue; all that is due if ``complete``. By body, what went."""
         if complete:
             return self.deliver(heard, now)
         self.bury(now)
@@ -67,7 +67,7 @@ class DurableQueue(ModelQueue):
             assert places == sorted(places), f"heard {given} out of order"
         return went
 
-    # ---- lives
+    # ---- restarts
 
     def stop(self) -> None:
         """A clean stop: what was out comes back marked, and transient messages are gone."""
@@ -76,7 +76,7 @@ class DurableQueue(ModelQueue):
         self._keep([*self.ready, *self.unacked])
 
     def crash(self, found: list[bytes], now: float) -> None:
-        """``found`` is what the next life has on disk, in order."""
+        """``found`` is what the next run has on disk, in order."""
         if not self.is_durable:
             self._keep([])
             return

@@ -1,4 +1,4 @@
-"""For tests of failover: a bounded loop, a connection with its happenings, and waits for what is told."""
+"""For tests of failover: an event loop with a time limit, a connection with its events, and waits for events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(work: Callable[[], Coroutine[Any, Any, T]], seconds: float = SECONDS) ->
 
 @asynccontextmanager
 async def failing_over(*urls: str, options: str = "") -> AsyncIterator[tuple[Connection, Channel, list[str]]]:
-    """A connection that tries the addresses in their order, a channel, and the kinds of what happens."""
+    """A connection that tries the addresses in order, a channel, and the kinds of its events."""
     connection = await connect(f"failover:({','.join(urls)})?randomize=false&{QUICK}{options}")
     kinds: list[str] = []
     connection.listeners.append(lambda happening: kinds.append(happening.kind))
@@ -35,7 +35,7 @@ async def failing_over(*urls: str, options: str = "") -> AsyncIterator[tuple[Con
 
 
 async def told(connection: Connection, kind: str, cause: Callable[[], object]) -> Happening:
-    """What a listener is told of that kind, after ``cause``."""
+    """The event of that kind that a listener receives after ``cause``."""
     seen: asyncio.Future[Happening] = asyncio.get_running_loop().create_future()
 
     def look(happening: Happening) -> None:
@@ -51,7 +51,7 @@ async def told(connection: Connection, kind: str, cause: Callable[[], object]) -
 
 
 async def taken(consumer: Consumer, count: int) -> list[bytes]:
-    """The bodies of that many messages, which are acked."""
+    """The bodies of the next ``count`` messages, which are acked."""
     bodies = []
     for _ in range(count):
         delivery = await consumer.next()

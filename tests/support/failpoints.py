@@ -33,7 +33,7 @@ class Failpoints:
     # ---- the test
 
     def arm(self, name: str, batch: int, deed: str = WAIT) -> str:
-        """To be done before the driver starts: nobody must be on his way past it."""
+        """Call it before the driver starts, so that no process has passed the point."""
         for state in ("taken", "hit", "released"):
             self._file(name, state).unlink(missing_ok=True)
         self._put(name, "armed", {"batch": batch, "deed": deed})
@@ -62,7 +62,7 @@ class Failpoints:
     # ---- the pipeline
 
     def pass_by(self, name: str, batch: int, **seen: object) -> None:
-        """Goes on at once unless this is the point and the batch that the test asked for."""
+        """Continues at once unless the test armed this point for this batch."""
         armed = self._file(name, "armed")
         try:
             plan = json.loads(armed.read_text())

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "crash" / "shim.c"
 
 
 class Call(NamedTuple):
-    """``outcome``: what the caller was told, a number of bytes or a negative errno."""
+    """``outcome``: the result of the call, a number of bytes or a negative errno."""
 
     kind: str  # write or sync
     outcome: int

@@ -42,7 +42,7 @@ def preload() -> None:
 
 
 def serve_forks(control: socket.socket) -> None:
-    """Comes back in each new process, and when nobody can ask any more."""
+    """Returns in each new process, and when the control socket is closed."""
     while True:
         data, files, _, _ = socket.recv_fds(control, MOST, 3)
         if not data:
@@ -56,7 +56,7 @@ def serve_forks(control: socket.socket) -> None:
 
 
 def keep(request: dict[str, Any], stdout: int, stderr: int, link_file: int) -> None:
-    """Comes back in the process that was asked for only."""
+    """Returns only in the requested process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     process = os.fork()
     if process == 0:
@@ -82,7 +82,7 @@ def watch(process: int, link: socket.socket) -> None:
         link.sendall(b"%d\n" % (ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status))
         link.recv(1)
     except OSError:
-        pass  # nobody wants to know
+        pass  # the test has closed the link
     os.waitpid(process, 0)
 
 
@@ -100,8 +100,8 @@ def become(request: dict[str, Any], stdout: int, stderr: int) -> None:
 def main() -> None:
     preload()
     assert threading.active_count() == len(os.listdir("/proc/self/task")) == 1, "a fork would lose the other threads"
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who asked
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need nobody to wait for them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by pytest
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the kernel
     serve_forks(socket.socket(fileno=int(sys.argv[1])))
 
     from leveret.cli.main import main as leveret

@@ -1,7 +1,7 @@
-"""What a load did and saw, over many lives of one broker, and which promises that breaks.
+"""What a load did and received over many runs of one broker, and which guarantees that violates.
 
-Pure: a load tells a ``History`` what it sent, what was confirmed, what it received and acked; nothing here knows of
-sockets or time. Most violations are found as they happen, lost messages by ``finish``, after everything was drained.
+Pure: a load records in a ``History`` what it sent, what was confirmed, what it received and acked; nothing here knows
+of sockets or time. Most violations are found as they happen, lost messages by ``finish``, after everything was drained.
 
 A message is *owed* to each queue of its route from its confirm on, until an ack for it is on its way (acks are lazy, so
 it may still come back, marked redelivered). It is *done* where no crash may bring it back: its ack was committed, or
@@ -17,7 +17,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple
 
-KEPT = 40  # violations told in full; the rest is counted
+KEPT = 40  # violations listed in full; the rest is counted
 
 
 class Kind(StrEnum):
@@ -53,7 +53,7 @@ class Copy:
     received: int = 0
     last_life: int = 0
     acked: bool = False
-    waived: bool = False  # it may be gone, or not: a purge of its queue was asked for, and not answered
+    waived: bool = False  # it may be gone, or not: a purge of its queue was sent, and not answered
     done: bool = False
 
 
@@ -73,7 +73,7 @@ class Sent:
 @dataclass
 class History:
     restless: frozenset[str] = frozenset()
-    """Queues whose consumers give messages back within a life: the order of what comes again is not judged there."""
+    """Queues whose consumers requeue messages within a run: the order of redeliveries is not checked there."""
     life: int = 0
     messages: dict[str, Sent] = field(default_factory=dict)
     violations: list[Violation] = field(default_factory=list)
@@ -86,7 +86,7 @@ class History:
     _things: dict[tuple[str, str], bool | None] = field(default_factory=dict)
 
     def begin_life(self) -> None:
-        """The broker starts. Everything that was under way in the last life is over."""
+        """The broker starts. Everything in progress in the previous run is over."""
         self.life += 1
         self._last.clear()
 
@@ -184,7 +184,7 @@ class History:
             self._copy(queue, ident).done = True
 
     def _copy(self, queue: str, ident: str) -> Copy:
-        """Of what was invented there is none, and what becomes of it is nobody's business."""
+        """Messages that were never sent must not exist; what happens to them is not checked."""
         message = self.messages.get(ident)
         return (message.copies.get(queue) if message else None) or Copy()
 
@@ -201,7 +201,7 @@ class History:
         self._things[kind, name] = False
 
     def seen(self, kind: str, name: str, there: bool) -> None:
-        """What the broker says after a restart; from then on it must stay so."""
+        """What the broker reports after a restart; it must stay so from then on."""
         expected = self._things[kind, name]
         if expected is not None and expected != there:
             self._note(Kind.MISSING if expected else Kind.UNDEAD, f"{kind} {name}", "as the restarted broker has it")

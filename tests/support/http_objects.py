@@ -1,4 +1,4 @@
-"""The management as somebody sees it who declares, binds, publishes and gets over HTTP."""
+"""A client of the management API that declares, binds, publishes and gets over HTTP."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class ObjectsApi(HttpApi):
 def limited_user(
     broker: Broker, name: str, configure: str = "", write: str = "", read: str = "", *tags: str
 ) -> ObjectsApi:
-    """A user of the management who may do so much in the virtual host /."""
+    """A user of the management API with these permissions in the virtual host /."""
 
     def add() -> None:
         core = broker.node.broker

@@ -1,4 +1,4 @@
-"""A JMS connection to a real broker, with a clock that the test moves and the acks that were sent."""
+"""A JMS connection to a real broker, with a manual clock and a record of the acks that were sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE = 15.0
 
 
 class JmsWorld:
-    """``channel`` is for what happens beside JMS."""
+    """``channel`` is for operations outside of JMS."""
 
     def __init__(self, broker: leveret.Broker, connection: Connection, channel: Channel, clock: ManualClock) -> None:
         self.broker = broker
@@ -43,13 +43,13 @@ class JmsWorld:
             await self.channel.publish(body.encode(), "", queue, Properties(**properties), mandatory=True)
 
     async def counts(self, session: Session, queue: str = "q") -> tuple[int, int]:
-        """Ready and unacked, after everything that the session has said."""
+        """Ready and unacked, after everything that the session has sent."""
         await session.channel.declare_queue(queue, passive=True)
         found = inside(self.broker, queue)
         return self.broker.call(lambda: (found.ready, found.unacked))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Turns of the loop, until it holds; each with a round trip, so that the broker has its turn, too."""
+        """Run the loop until it holds; each tick has a round trip, so that the broker runs, too."""
         async with asyncio.timeout(PATIENCE):
             while not condition():
                 await self.channel.declare_exchange("amq.direct", passive=True)

@@ -1,4 +1,4 @@
-"""A JMS connection by ``failover:``, and a broker that is away for as long as the test wants."""
+"""A JMS connection with ``failover:``, and a broker that the test stops and starts."""
 
 from __future__ import annotations
 

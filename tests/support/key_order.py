@@ -2,7 +2,7 @@
 
 Each key has one publisher, which numbers its messages 1, 2, 3, ... The consumer acks a message only when it is the next
 of its key, and sends it back otherwise; now and then it sends one back for no reason. All channels of the consumer are
-on one connection, so that it hears everything in the order in which the broker said it.
+on one connection, so that it receives everything in the order in which the broker sent it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WINDOW = 400  # publishes that wait for their confirms
 
 
 class KeyOrder:
-    """What is known of each key. ``found`` says what was wrong."""
+    """What is known of each key. ``found`` lists the violations."""
 
     def __init__(self) -> None:
         self.sent: dict[str, int] = defaultdict(int)
@@ -50,7 +50,7 @@ class KeyOrder:
     def begin_life(self) -> None:
         """What was not acked comes again, and so may be what was: it is marked then."""
         self.life += 1
-        self._first: dict[str, int] = defaultdict(int)  # the latest number of each key that came in this life
+        self._first: dict[str, int] = defaultdict(int)  # the latest number of each key that came in this run
         self._done = {key: numbers[-1] for key, numbers in self.acked.items() if numbers}
 
     def reaches(self, number: int, until: threading.Event | None = None) -> threading.Event:

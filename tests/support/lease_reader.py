@@ -1,4 +1,4 @@
-"""A reader of leases in a broker without a server: the calls of pipeline/leases.py over a store that is run by hand.
+"""A reader of leases in a broker without a server: the calls of pipeline/leases.py over a store that the test runs.
 
 reader = LeaseReader(harness, "q")
 assert reader.take() == 1

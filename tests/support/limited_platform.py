@@ -1,4 +1,4 @@
-"""A process that lacks what only some systems have; run as a program, with the name of a system and a task.
+"""A process without the features that only some systems have; run as a program, with the name of a system and a task.
 
 What other people's packages need is imported before: they know their platforms. From then on a name that is missing on
 the system is missing here, wherever Leveret looks for it. The event loop stays this machine's own.

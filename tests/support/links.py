@@ -1,7 +1,7 @@
 """Asynchronous raw connections, for tests that have many of them under way at once. Every wait is bounded.
 
-A ``Link`` has one channel and hears methods one after the other, each with its content; heartbeats and blocking are
-only noted. When the broker is gone every call raises ``Gone``; what the broker had sent before is heard first.
+A ``Link`` has one channel and receives methods one after the other, each with its content; heartbeats and blocking are
+only noted. When the broker is gone every call raises ``Gone``; what the broker had sent before is received first.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from leveret.wire.reader import FrameReader
 from tests.support.raw_client import CAPABILITIES, plain, publish_bytes
 
 M = TypeVar("M", bound=Method)
-SECONDS = 20.0  # the longest silence of a broker that is asked something
+SECONDS = 20.0  # the longest wait for a reply
 NO_PROPERTIES = Properties()
 
 
 class Gone(Exception):
-    """The broker ended the connection, or died."""
+    """The broker closed the connection, or its process ended."""
 
 
 class Refused(Exception):
@@ -164,7 +164,7 @@ class Link:
         return heard
 
     def waiting(self) -> int:
-        """How much was heard already, and not taken yet."""
+        """How much was received and not taken yet."""
         return len(self._heard)
 
     def _take(self, kind: int, channel: int, payload: bytes) -> None:
@@ -199,7 +199,7 @@ class Link:
             self._parts = []
 
     async def expect(self, wanted: type[M], seconds: float = SECONDS) -> M:
-        """The next method, which must be of this kind. A closed channel is opened again, and told by ``Refused``."""
+        """The next method, which must be of this kind. A closed channel is opened again and raises ``Refused``."""
         try:
             method = (await self.next(seconds)).method
         except Refused:

@@ -1,4 +1,4 @@
-"""A ``leveret`` command as a process of its own that runs until it is told to stop. Every wait is bounded."""
+"""A ``leveret`` command as a separate process that runs until the test stops it. Every wait is bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 class LiveCommand:
-    """With ``at_terminal`` its standard streams are one terminal; else it writes to pipes."""
+    """With ``at_terminal`` its standard streams are one terminal; otherwise it writes to pipes."""
 
     def __init__(self, *arguments: str, folder: Path, at_terminal: bool = False, width: int = 100) -> None:
         environ = {**os.environ, "PYTHONPATH": str(SRC), "XDG_CONFIG_HOME": str(folder), "TERM": "xterm"}

@@ -1,7 +1,7 @@
-"""A load of publishers, consumers and a declarer that goes on over many lives of a broker, and tells a ``History``.
+"""A load of publishers, consumers and a declarer that continues over many runs of a broker, recorded in a ``History``.
 
-Every life the actors connect anew and work until the broker is gone. What they do is chosen by a seed, except for the
-moments at which answers come.
+In every run the actors connect again and work until the broker is gone. What they do is chosen by a seed, except for
+the moments at which answers come.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Committer(Publisher):
 
 @dataclass
 class Consumer:
-    """Takes from one queue and acks in one of its styles, a new one each life."""
+    """Takes from one queue and acks in one of its styles, a new one in each run."""
 
     name: str
     queue: str

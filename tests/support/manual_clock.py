@@ -1,9 +1,11 @@
-"""A clock for the client that only a test moves. What is due is called in the order of its time."""
+"""A clock for the client that the test advances. Due timers are called in the order of their time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+
+from leveret.client.jms.clock import Clock
 
 
 class ManualTimer:
@@ -14,7 +16,7 @@ class ManualTimer:
         self.callback = None
 
 
-class ManualClock:
+class ManualClock(Clock):
     def __init__(self) -> None:
         self._now = 1_000.0
         self._due: list[tuple[float, int, ManualTimer]] = []
@@ -31,7 +33,7 @@ class ManualClock:
 
     @property
     def pending(self) -> list[float]:
-        """In how many seconds something is due."""
+        """The seconds until each timer is due."""
         return sorted(round(when - self._now, 6) for when, _, timer in self._due if timer.callback is not None)
 
     def advance(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""A store whose writer and reader are hands of the test: nothing reaches the disk, or comes from it, by itself.
+"""A store whose writer and reader the test runs: nothing is written to or read from the disk by itself.
 
     store = ManualStore(VirtualDisk(), clock)
     ...
@@ -85,10 +85,10 @@ class ManualStore(Store):
         run_job(*self.jobs.pop(0))
         return True
 
-    # ---- lives
+    # ---- restarts
 
     def look(self) -> tuple[Definitions, list[RecoveredLane]]:
-        """What an earlier life left on this disk, taken over by the journal; is followed by ``journal.seal``."""
+        """Recover what the previous run left on this disk; call ``journal.seal`` afterwards."""
         for name in self.disk.names("spill"):
             self.disk.remove(f"spill/{name}")
         definitions = self.disk.definitions()

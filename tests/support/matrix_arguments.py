@@ -256,7 +256,7 @@ BY_TAG = "set by policy, which takes the tag policymaker and access to the virtu
 SHOWS = "decides what a list or an answer shows"
 IN_THE_PATH = "says which object the request is about: tests/support/matrix_requests.py"
 OF_THE_VALUE = "a value of the object that the request is about"
-BY_ROLE = "taken of administrators alone, who can give themselves every permission"
+BY_ROLE = "accepted from administrators only, and these can grant themselves every permission"
 OF_A_LOGIN = "of the user that logs in"
 OF_THE_PIPELINE = "names a stage, a transaction or a lease, which has an owner or a queue of its own"
 

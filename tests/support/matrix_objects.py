@@ -1,4 +1,4 @@
-"""The things that the operations of the matrix are about: made again before each of them, so that it finds them."""
+"""The objects that the operations of the matrix use: created again before each operation."""
 
 from __future__ import annotations
 

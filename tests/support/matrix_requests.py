@@ -1,4 +1,4 @@
-"""A request for every operation over HTTP, such that whoever may do it succeeds.
+"""A request for every operation over HTTP, such that it succeeds for a user with the permission.
 
 Most follow from the path: its parts are filled in from ``PARTS``. What takes a body or a query has a row in
 ``SAMPLES``, and so has what cannot succeed here, with the status that it then ends with.
@@ -133,7 +133,7 @@ SAMPLES: dict[str, Sample] = {
     "POST /api/pipeline/queries": Sample({"id": "one"}),
 }
 HERE = "tests/support/matrix_requests.py"
-HOW = f"add a row to SAMPLES in {HERE} with a request that succeeds for whoever may do it"
+HOW = f"add a row to SAMPLES in {HERE} with a request that succeeds for a user with the permission"
 
 
 class Asked(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who may do what, by rule: users of every tag with every kind of permissions, and what each must be answered.
+"""The permission rules: users of every tag with every kind of permissions, and the expected response for each.
 
 Nothing here looks at the broker's own decisions: ``outcome`` is the rule in a few lines, and the tests hold the broker
 to it.

@@ -225,7 +225,7 @@ class PagedHarness(QueueHarness):
         raise AssertionError("the queue loads for ever")
 
     def squeeze(self, *queues: ClassicQueue) -> None:
-        """The broker is short of memory, and says so to all queues."""
+        """The broker is short of memory, and notifies all queues."""
         self.gauge.is_short = True
         for queue in queues:
             queue.touch()

@@ -50,7 +50,7 @@ class Mount:
             os.close(folder)
 
     def power_up(self) -> None:
-        """After a cut, once nobody has files open here: mount again, which replays ext4's journal."""
+        """After a power cut, once no process has files open here: mount again, which replays ext4's journal."""
         self.unmount()
         self.mount()
 
@@ -78,7 +78,7 @@ def mounted(mount: Mount) -> Iterator[Mount]:
     finally:
         if mount.is_mounted:
             done = run("umount", str(mount.place))
-            if done.returncode:  # somebody still has files open: let go as soon as they close
+            if done.returncode:  # some files are still open: unmount as soon as they close
                 run("umount", "--lazy", str(mount.place))
 
 

@@ -19,12 +19,12 @@ class Kept:
     order: int
     tries: int = 0
     until: float = 0.0  # waits for a retry until then
-    is_new: bool = True  # not yet offered to anybody
+    is_new: bool = True  # not yet offered to a consumer
 
 
 @dataclass(eq=False)
 class Holding:
-    """A message in somebody's hands."""
+    """An unacknowledged message."""
 
     message: Kept
     until: float  # then it is taken back
@@ -76,7 +76,7 @@ class OptionsModel:
     held: list[Holding] = field(default_factory=list)
     dead: list[tuple[bytes, str, bool]] = field(default_factory=list)  # body, reason, persistent
     prefetch: int | None = None  # of the one consumer, if it is there
-    delivered: list[Holding] = field(default_factory=list)  # to the consumer, until somebody looks
+    delivered: list[Holding] = field(default_factory=list)  # to the consumer, until the test checks
     _orders: int = 0
 
     # ---- what clients do
@@ -132,7 +132,7 @@ class OptionsModel:
         self.prefetch = None
 
     def leave(self) -> None:
-        """Whoever holds messages goes without a word, and so does the consumer."""
+        """The clients with unacknowledged messages disconnect without a close, and so does the consumer."""
         self.prefetch = None
         held, self.held = self.held, []
         for holding in held:
@@ -179,10 +179,10 @@ class OptionsModel:
             self.ready.append(message)
         self.settle()
 
-    # ---- lives
+    # ---- restarts
 
     def end(self, seconds: float, *, cleanly: bool) -> None:
-        """A restart; the next life begins so much later."""
+        """A restart; the next run begins ``seconds`` later."""
         if cleanly:
             self.leave()
         self.ready += [holding.message for holding in self.held]

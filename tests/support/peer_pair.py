@@ -21,7 +21,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.clock import FrozenClock
 from leveret.queues.classic import ClassicQueue
-from leveret.session.connection import Connection
+from leveret.session.amqp_connection import AmqpConnection
 from leveret.session.limits import Limits
 from leveret.store.log import Log
 from leveret.store.memory_log import MemoryLog
@@ -51,7 +51,7 @@ from leveret.wire.methods import (
 from leveret.wire.properties import Properties, decode_properties, encode_properties
 from leveret.wire.reader import FrameReader
 
-MOST_TURNS = 10_000  # a broker that still wants turns after so many would never rest
+MOST_TURNS = 10_000  # a broker that is still busy after so many ticks would never become idle
 EVERY_CAPABILITY: Table = {
     "consumer_cancel_notify": True,
     "connection.blocked": True,
@@ -93,7 +93,7 @@ class Heard(NamedTuple):
 
 
 class Socket:
-    """The broker's end of the wire (session.connection.Peer). Bytes that come while nobody reads wait in ``held``."""
+    """The broker's end of the wire (session.connection.Peer). Bytes that arrive while not reading wait in ``held``."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
@@ -174,9 +174,9 @@ class Harness:
         self._woken = True
 
     def rest(self) -> None:
-        """Give the broker turns until it wants no more, and clients their bytes as far as they are read."""
+        """Run the broker until it is idle, and pass clients their bytes as far as they read."""
         if not self._resting:
-            return  # somebody below us on the stack is at it
+            return  # a caller on the stack does it already
         self._resting = False
         try:
             for _ in range(MOST_TURNS):
@@ -198,18 +198,18 @@ class Harness:
         self.broker.timers.advance(seconds, self.turn)
 
     def login(self, credentials: Credentials, done: Callable[[User | None], None]) -> None:
-        """Grants at once whom the broker knows."""
+        """Accepts users of the broker at once."""
         user = self.broker.users.get(credentials.name)
         done(user if credentials.password in (None, "secret") else None)
 
 
 class Client:
-    """One connection, with short ways to say the usual things. Everything heard is kept until it is asked for."""
+    """One connection, with short methods for the usual operations. Received frames are kept until a test reads them."""
 
     def __init__(self, harness: Harness, name: str) -> None:
         self.harness = harness
         self.socket = Socket()
-        self.session = Connection(harness.broker, self.socket, harness.login, harness.limits, name)
+        self.session = AmqpConnection(harness.broker, self.socket, harness.login, harness.limits, name)
         harness.broker.registry.add(self.session)
         harness.clients.append(self)
         self._reader = FrameReader(0)
@@ -263,7 +263,7 @@ class Client:
             heard.append(Heard(channel, Content(method, properties, body)))  # type: ignore[arg-type]
 
     def heard(self, channel: int | None = None) -> list[Method | Content]:
-        """As hear(), without the numbers; what other channels heard is lost when one is named."""
+        """As hear(), without the numbers; what other channels received is dropped when one is named."""
         return [what for number, what in self.hear() if channel in (None, number)]
 
     def bodies(self, channel: int | None = None) -> list[bytes]:
@@ -276,7 +276,7 @@ class Client:
         self.feed(b"".join(method_frame(channel, method) for method in methods))
 
     def ask(self, method: Method, channel: int = 1) -> Method:
-        """Send one method; the one answer to it. Deliveries and confirms in between must be heard before."""
+        """Send one method and return its reply. Read deliveries and confirms before."""
         self.send(method, channel=channel)
         (answer,) = self.heard()
         assert isinstance(answer, Method), answer
@@ -307,7 +307,7 @@ class Client:
         return answer
 
     def count(self, queue: str, channel: int = 1) -> int:
-        """How many are ready, as queue.declare-ok tells it."""
+        """How many are ready, from queue.declare-ok."""
         return self.declare(queue, channel, passive=True).message_count
 
     def publish(self, queue: str, *bodies: bytes, channel: int = 1, **properties: object) -> None:
@@ -324,7 +324,7 @@ class Client:
         return method + content_frames(channel, packed, body, frame_max)
 
     def consume(self, queue: str, tag: str = "tag", channel: int = 1, **more: object) -> None:
-        """Consume; deliveries of the backlog are left to be heard."""
+        """Consume; deliveries of the backlog stay unread."""
         self.send(BasicConsume(queue, tag, nowait=True, **more), channel=channel)  # type: ignore[arg-type]
 
     def qos(self, count: int, channel: int = 1, *, shared: bool = False) -> None:
@@ -342,7 +342,7 @@ class Client:
         self.send(BasicNack(tag, multiple, requeue), channel=channel)
 
     def error(self) -> tuple[int, str]:
-        """The one close heard: its code and text."""
+        """Code and text of the one close that was received."""
         (close,) = [what for what in self.heard() if isinstance(what, ChannelClose | ConnectionClose)]
         return close.reply_code, close.reply_text
 

@@ -86,7 +86,7 @@ class Inbox:
         return [got.body for got in self.take(number)]
 
     def rest(self) -> list[bytes]:
-        """Whatever else has come once the broker has done all that was asked of it."""
+        """Everything else that has arrived once the broker has handled all requests."""
         self._settle()
         bodies = []
         while not self.got.empty():
@@ -190,7 +190,7 @@ class NetworkPeer:
         return int(self._do(lambda: self.channel.queue_declare(queue, passive=True).method.message_count))
 
     def cut(self) -> None:
-        """Pull the plug: no close of any kind, as when a machine dies."""
+        """Drop the connection without any close, as a machine without power does."""
         impl: Any = self.connection._impl
         impl._transport._sock.shutdown(socket.SHUT_RDWR)
 

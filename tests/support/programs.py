@@ -1,4 +1,4 @@
-"""Programs of other languages that some tests need."""
+"""Third-party programs that some tests need."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def require_java() -> None:
 
 
 def missing(what: str) -> NoReturn:
-    """Something foreign is absent: skip, or fail where everything is required."""
+    """A third-party program is missing: skip, or fail where everything is required."""
     if everything_is_required():
         pytest.fail(what, pytrace=False)
     pytest.skip(what)

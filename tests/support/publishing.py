@@ -1,4 +1,4 @@
-"""A publisher with confirms that keeps what it was told, and short ways to fill, count and empty durable queues."""
+"""A publisher that records its confirms, and short functions to fill, count and empty durable queues."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Publishing:
                 return False
             try:
                 found = self.client.next_frame()
-            except AssertionError as told:  # the client's word for silence and for the end
+            except AssertionError as told:  # raised on a timeout and at the end of the connection
                 self.is_over = "closed" in str(told)
                 continue
             assert found.kind == FRAME_METHOD, found

@@ -1,7 +1,7 @@
 """What a queue should do, written down as simply as possible: a message is ready, unacked or settled.
 
-A ModelQueue knows nothing of lanes, spans, heaps or bursts. It is told what the clients did and what they heard, and
-says whether that can be.
+A ModelQueue knows nothing of lanes, spans, heaps or bursts. Given what the clients did and what they received, it
+checks whether that is possible.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ModelQueue:
         return self.ready.pop(0)
 
     def deliver(self, heard: dict[str, list[tuple[bytes, bool]]], now: float) -> dict[bytes, ModelMessage]:
-        """Check what each consumer heard (bodies and redelivered flags) against what was due; by body, what went."""
+        """Check what each consumer received (bodies and redelivered flags) against what was due; by body, what went."""
         self.ready.sort(key=lambda message: message.order)
         rooms = {consumer.tag: consumer.room() for consumer in self.consumers}
         number = min(len(self.ready), sum(rooms.values()))

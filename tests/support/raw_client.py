@@ -1,4 +1,4 @@
-"""A blocking AMQP client that sends exactly what a test tells it to, right or wrong. Every wait is bounded."""
+"""A blocking AMQP client that sends exactly what a test passes, valid or not. Every wait is bounded."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
 
 
 class RawClient:
-    """Connects on construction and says nothing by itself; ``RawClient.open(url)`` also shakes hands."""
+    """Connects on construction and sends nothing by itself; ``RawClient.open(url)`` also does the handshake."""
 
     def __init__(
         self, url: str, *, timeout: float = 5.0, tls: ssl.SSLContext | None = None, source: str | None = None
@@ -278,7 +278,7 @@ class RawClient:
         assert not left, left
 
     def expect_raw(self, data: bytes) -> None:
-        """Exactly these bytes and then the end: for peers that are told nothing in AMQP."""
+        """Expect exactly these bytes and then the end: for peers that get no AMQP error."""
         heard = b""
         self.socket.settimeout(self.timeout)
         with contextlib.suppress(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""A log that keeps nothing and grants only when told: for tests of who waits for what.
+"""A log that keeps nothing and grants receipts only when the test does: for tests of what waits for which receipt.
 
 Receipts are 1, 2, 3, ..., given out where the journal gives them out: for appended runs, recorded changes, promises and
 groups in which something happened.

@@ -1,4 +1,4 @@
-"""A journal of which every record is known, and what must be left of it when some of its bytes are not what they were.
+"""A journal whose records are all known, and what must remain of it when some of its bytes are damaged.
 
 The model is the slow and obvious one: a record counts if its bytes are there unaltered; in the last segment, and only
 there, a group counts as a whole. What was published and not settled by a record that counts is there.
@@ -22,7 +22,7 @@ WALL_AHEAD = 1_699_999_000.0
 
 
 class Known(NamedTuple):
-    """A record: where it is, which group it is part of, and what it says."""
+    """A record: its position, its group and its content."""
 
     path: str
     at: int

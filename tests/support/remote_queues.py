@@ -1,4 +1,4 @@
-"""A queue that answers later, as one on another node would: its log grants, refuses and dies when the test says so."""
+"""A queue that answers later, as one on another node would: the test makes its log grant, refuse and fail."""
 
 from __future__ import annotations
 

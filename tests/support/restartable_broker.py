@@ -1,4 +1,4 @@
-"""A broker that is killed and comes back, on the same ports with the same data."""
+"""A broker that is killed and started again on the same ports with the same data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues that choose who gets what: messages with headers, consumers with selectors, and a consumer's death."""
+"""Queues with selectors: messages with headers, consumers with selectors, and the end of a consumer."""
 
 from __future__ import annotations
 

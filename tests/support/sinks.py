@@ -23,7 +23,7 @@ USER = "guest"
 
 
 def row(body: bytes, address: Address, **properties: object) -> Message:
-    """As arrow_rows.py makes them: persistent unless it says otherwise."""
+    """As arrow_rows.py makes them: persistent unless stated otherwise."""
     given = Properties(**{"delivery_mode": 2, **properties})  # type: ignore[arg-type]
     return make_content(given, body), address, PERSISTENT
 
@@ -33,7 +33,7 @@ def address(exchange: str = "", key: str = "q") -> Address:
 
 
 class Sink:
-    """The book of one life of a broker. ``commits.start`` has finished, or goes on with, what an earlier life left."""
+    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness

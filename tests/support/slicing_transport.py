@@ -1,4 +1,4 @@
-"""A link in the chain of transports that is nobody's: it hands bytes on in small slices, and counts them."""
+"""A transport wrapper that passes bytes on in small slices, and counts them."""
 
 from __future__ import annotations
 

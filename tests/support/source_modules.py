@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 
@@ -16,9 +17,25 @@ def modules(src: Path) -> Iterator[tuple[str, str, str]]:
         yield relative.as_posix(), relative.parts[0].removesuffix(".py"), path.read_text(encoding="utf-8")
 
 
-def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+@cache
+def tree_of(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def nodes_of(text: str) -> list[ast.AST]:
+    return list(ast.walk(tree_of(text)))
+
+
+def forget_trees() -> None:
+    """They are large: tests that run later in this process should not carry them."""
+    tree_of.cache_clear()
+    nodes_of.cache_clear()
+
+
+def imports(nodes: Iterable[ast.AST], package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """Line and full dotted name of everything imported, also inside functions and for types only."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -28,7 +45,7 @@ def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]
 
 
 def imports_of(relative: str, text: str) -> Iterator[tuple[int, str]]:
-    return imports(ast.parse(text), ("leveret", *Path(relative).parts[:-1]))
+    return imports(nodes_of(text), ("leveret", *Path(relative).parts[:-1]))
 
 
 IMPORT_EACH = """
@@ -52,7 +69,7 @@ def needed_at_import(tree: ast.Module, package: tuple[str, ...]) -> Iterator[str
     """What a module imports when it is imported itself: not in functions, and not for types only."""
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from (name for _, name in imports(ast.Module([node], []), package))
+            yield from (name for _, name in imports([node], package))
 
 
 def module_graph(src: Path) -> dict[str, set[str]]:
@@ -62,7 +79,7 @@ def module_graph(src: Path) -> dict[str, set[str]]:
         parts = ("leveret", *Path(relative).with_suffix("").parts)
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if parts[-1] != "__main__":
-            trees[name] = ast.parse(text), ("leveret", *Path(relative).parts[:-1])
+            trees[name] = tree_of(text), ("leveret", *Path(relative).parts[:-1])
     return {
         name: {
             known

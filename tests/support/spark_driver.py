@@ -43,7 +43,7 @@ def ancestors() -> Iterator[int]:
 
 
 def signed(frame: DataFrame, label: str) -> DataFrame:
-    """Each row tells by headers which processes have carried it here, and where they find the package."""
+    """The headers of each row name the processes that handled it, and where these find the package."""
 
     def sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import importlib.util

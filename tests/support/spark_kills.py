@@ -1,4 +1,4 @@
-"""Lives of Spark drivers, ended by force.
+"""Runs of Spark drivers, ended by force.
 
 A driver has a process of its own, in a session of its own: killing it ends its JVM and all of its workers in the same
 moment, as when a machine goes away.
@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
-    # A short life: quick to start rather than quick in the end.
+    # A short run: quick to start rather than quick in the end.
     "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -42,7 +42,7 @@ SHUFFLED = 2  # tasks behind the shuffle
 
 
 class Driver:
-    """One life of a driver that runs these pipelines until all is carried over, or for ever.
+    """One run of a driver that runs these pipelines until everything is transferred, or for ever.
 
     ``signed``: rows tell by headers who carried them. ``carried``: the code of the source travels with the tasks.
     """

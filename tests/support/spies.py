@@ -118,7 +118,7 @@ class SpyConsumer(Consumer):
 
 
 class SpyLog(MemoryLog):
-    """Remembers every write. Grants at once, or hands out receipts that somebody grants later."""
+    """Records every write. Grants at once, or returns receipts that the test grants later."""
 
     def __init__(self, *, grants: bool = True) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class SpyLog(MemoryLog):
 
 
 class QueueHarness:
-    """What one queue lives in: a frozen clock, timers, a gauge, a log and a list of the dirty."""
+    """The context of one queue: a frozen clock, timers, a gauge, a log and a list of dirty queues."""
 
     def __init__(self, log: Log | None = None) -> None:
         self.clock = FrozenClock()

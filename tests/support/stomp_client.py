@@ -1,4 +1,4 @@
-"""A blocking STOMP client that sends exactly what a test tells it to, right or wrong. Every wait is bounded."""
+"""A blocking STOMP client that sends exactly what a test passes, valid or not. Every wait is bounded."""
 
 from __future__ import annotations
 

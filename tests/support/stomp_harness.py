@@ -1,30 +1,21 @@
-"""A STOMP peer in a Harness: a real session and a real connection of a real broker, joined in memory."""
+"""A STOMP peer in a Harness: a connection of a broker, without sockets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.session.connection import Connection
-from leveret.stomp.session import StompSession
+from leveret.stomp.connection import StompConnection
 from tests.support.peer_pair import Harness, Socket
 from tests.support.stomp_client import StompFrame, all_taken, dashed, made
 
 
 class StompSocket(Socket):
-    """The broker's end of the wire (session.connection.Peer and stomp.session.StompTransport)."""
+    """The broker's end of the connection (stomp.connection.StompTransport)."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.session: StompSession | None = None
         self.calls: list[Callable[[], None]] = []
         self.beats: tuple[float, float] | None = None
-
-    def write(self, data: bytes) -> None:
-        assert self.session is not None
-        self.session.receive_amqp(data)
-
-    def write_out(self, data: bytes) -> None:
-        super().write(data)
 
     def soon(self, call: Callable[[], None]) -> None:
         self.calls.append(call)
@@ -34,13 +25,12 @@ class StompSocket(Socket):
 
 
 class StompPeer:
-    """One STOMP connection. Everything heard is kept until it is asked for."""
+    """One STOMP connection. Everything received is kept until the test reads it."""
 
     def __init__(self, harness: Harness, name: str = "stomp") -> None:
         self.harness = harness
         self.socket = StompSocket()
-        self.connection = Connection(harness.broker, self.socket, harness.login, harness.limits, name)
-        self.session = self.socket.session = StompSession(self.socket, self.connection)
+        self.connection = StompConnection(harness.broker, self.socket, harness.login, harness.limits, name)
         harness.broker.registry.add(self.connection)
         harness.clients.append(self)  # type: ignore[arg-type]
 
@@ -66,11 +56,11 @@ class StompPeer:
             return True
         if not self.socket.held or not self.socket.reading or self.socket.closed:
             return False
-        self.session.receive(self.socket.held.pop(0))
+        self.connection.receive(self.socket.held.pop(0))
         return True
 
     def ask(self, command: str, body: bytes = b"", **headers: object) -> list[StompFrame]:
-        """Say one frame; everything heard since."""
+        """Send one frame and return everything received since."""
         self.feed(made(command, dashed(headers), body))
         return self.heard()
 
@@ -84,7 +74,6 @@ class StompPeer:
 
     def vanish(self) -> None:
         """The wire is cut."""
-        self.session.lost()
         self.connection.lost()
         self.harness.clients.remove(self)  # type: ignore[arg-type]
         self.harness.rest()

@@ -41,7 +41,7 @@ Job = tuple[Callable[[], object], Callable[[object], None]]
 
 
 def message(body: bytes, *, priority: int = 0, deadline: float = NEVER, address: Address = ADDRESS) -> Message:
-    """Persistent, with its content as short as the test wants it: the store does not look into it."""
+    """Persistent, with content of any length: the store does not read it."""
     traits = PERSISTENT
     if priority or deadline != NEVER:
         traits = Traits(persistent=True, priority=priority, deadline=deadline)
@@ -49,7 +49,7 @@ def message(body: bytes, *, priority: int = 0, deadline: float = NEVER, address:
 
 
 class StoreHarness(Store):
-    """One life of a store. Queues are their ids; the journal tells a ledger what it is told."""
+    """One run of a store. Queues are their ids; a ledger records what the journal is given."""
 
     def __init__(
         self, disk: VirtualDisk | None = None, *, full_size: int = FULL_SIZE, ledger: Ledger | None = None
@@ -68,7 +68,7 @@ class StoreHarness(Store):
         self.jobs: list[Job] | None = None  # for the reader; None: they run at once
         self.losses = 0
         self.reclaims = True  # after every write
-        self.is_lazy = False  # the journal asked to be woken
+        self.is_lazy = False  # the journal requested a wake-up
         self.tails: dict[tuple[int, int], int] = {}
         self._full_size = full_size
         self._void = -1
@@ -101,7 +101,7 @@ class StoreHarness(Store):
         _work(*self.jobs.pop(0))
 
     def write(self) -> None:
-        """Let the writer do all that waits, at once; then the loop hears of it."""
+        """Let the writer do all waiting work at once; then notify the loop."""
         batches = [batch for batch in self.waiting if batch.era > self._void]
         self.waiting.clear()
         if not batches:
@@ -141,7 +141,7 @@ class StoreHarness(Store):
             self.turn()
         raise AssertionError("the journal does not come to rest")
 
-    # ---- a life
+    # ---- a run
 
     def begin(self) -> list[RecoveredLane]:
         """Recover, and be ready for more."""

@@ -195,7 +195,7 @@ def shortage(harness: BrokerHarness) -> None:
 
 
 def lives(harness: BrokerHarness) -> None:
-    """A clean stop, another life on the same disk, and a kill."""
+    """A clean stop, another run on the same disk, and a kill."""
     harness.make("q", "r")
     harness.post("q r", *(b"first life %d" % n for n in range(5)))
     harness.rest()
@@ -229,7 +229,7 @@ ACTIONS = ["post", "post", "fan", "ack", "ack", "ack", "requeue", "move", "commi
 
 
 class Restless:
-    """Queues a to d, of which d knows priorities, and somebody who does anything to them."""
+    """Queues a to d, of which d has priorities, and a client that does any operation on them."""
 
     def __init__(self, harness: BrokerHarness, random: Random, *, is_short: bool = False) -> None:
         self.harness = harness

@@ -1,11 +1,11 @@
-"""A broker with a disk, without a server: the Harness of tests/support/peer_pair.py over a store that is run by hand.
+"""A broker with a disk, without a server: the Harness of tests/support/peer_pair.py over a store that the test runs.
 
 ``rest`` lets the disk work too, unless ``is_slow``: then nothing is written, granted or read back until ``work``.
 
     harness = StoredHarness()
     client = harness.client()
     client.declare("q", durable=True)
-    harness = harness.stopped().again()         # a clean stop, and the next life
+    harness = harness.stopped().again()         # a clean stop, and the next run
     harness = harness.crashed().again()         # a power cut: only what was synced is left
 """
 
@@ -43,7 +43,7 @@ class StoredHarness(Harness):
         segment_size: int = 64 << 10,
     ) -> None:
         self.disk = disk or VirtualDisk()
-        elapsed = float(len(self.disk.files()))  # message time is another in each life, wall time is not
+        elapsed = float(len(self.disk.files()))  # message time differs in each run, wall time does not
         self.clock = FrozenClock(wall - elapsed)
         self.clock.move_to(self.clock.now() + elapsed)
         self.store = ManualStore(self.disk, self.clock, segment_size)
@@ -136,10 +136,10 @@ class StoredHarness(Harness):
         if self.broker.has_work:
             self.broker.wake()
 
-    # ---- the end of a life
+    # ---- the end of a run
 
     def stopped(self, seconds: float = 0) -> StoredLife:
-        """A clean stop; the next life begins ``seconds`` later."""
+        """A clean stop; the next run begins ``seconds`` later."""
         self.is_slow = False
         self.broker.is_stopping = True
         for client in list(self.clients):
@@ -179,7 +179,7 @@ class StoredHarness(Harness):
 
 
 class StoredLife:
-    """What a life left."""
+    """What a run left on disk."""
 
     def __init__(self, disk: VirtualDisk, wall: float, settings: dict[str, int]) -> None:
         self.disk = disk

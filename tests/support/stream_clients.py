@@ -24,7 +24,7 @@ def stream_of(harness: StoredHarness, name: str = "s") -> StreamQueue:
 def read(
     harness: StoredHarness, name: str = "s", *, prefetch: int = 1000, ack: bool = False, **arguments: object
 ) -> list[tuple[int, bytes]]:
-    """Offsets and bodies, from the beginning unless it says otherwise."""
+    """Offsets and bodies, from the beginning unless stated otherwise."""
     client = harness.client()
     client.qos(prefetch)
     table = {f"x-stream-{key.replace('_', '-')}": value for key, value in {"offset": "first", **arguments}.items()}

@@ -1,4 +1,4 @@
-"""A harness of streams over a disk in memory: nothing is granted, written or read before the test says so, or ``rest``.
+"""A harness of streams over a disk in memory: nothing is granted, written or read before the test does it, or ``rest``.
 
 harness = StreamHarness()
 stream = harness.stream()

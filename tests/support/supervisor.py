@@ -1,4 +1,4 @@
-"""What systemd is to a service: a socket that hears how it goes. Every wait is bounded."""
+"""The side of systemd of a service: a socket that receives its notifications. Every wait is bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS = 20.0
 
 
 class Supervisor:
-    """``environ`` is for the service; ``told()`` is the next thing it says, as a dictionary."""
+    """``environ`` is for the service; ``told()`` is the next notification, as a dictionary."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "notify"
@@ -33,7 +33,7 @@ class Supervisor:
         return {name: value for name, _, value in (line.partition("=") for line in lines)}
 
     def wait_for(self, name: str) -> dict[str, str]:
-        """The next thing told that has this field."""
+        """The next notification that has this field."""
         while name not in (told := self.told()):
             pass
         return told

@@ -1,4 +1,4 @@
-"""A store on a real folder without a broker: its writer works at once, in the caller's thread."""
+"""A store on a real folder without a broker: its writer runs at once, in the thread of the caller."""
 
 from __future__ import annotations
 

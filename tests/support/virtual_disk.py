@@ -198,7 +198,7 @@ class VirtualDisk:
         return sum(len(inode.data) for inode in self._names.values())
 
     def put(self, path: str, data: bytes) -> None:
-        """A file that is simply there: damaged, or somebody else's."""
+        """Put a file there: damaged, or from another program."""
         self._names[path] = self._synced_names[path] = Inode(data, len(data))
 
     def content(self, path: str) -> bytes:

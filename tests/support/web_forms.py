@@ -1,4 +1,4 @@
-"""Forms of the page, as somebody fills them in; and what such tests have the broker know before."""
+"""Filling in forms of the management UI, and the objects that these tests declare before."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ Picture = Callable[[str], Path]
 
 
 class Complaints(list[str]):
-    """What the browser said was wrong, but for what a test has asked for."""
+    """The errors that the browser reported, except for those that a test expects."""
 
     def __init__(self) -> None:
         super().__init__()

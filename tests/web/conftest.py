@@ -1,4 +1,4 @@
-"""A broker and a real Chromium in front of its page. What the browser complains about fails the test."""
+"""A broker and its management UI in Chromium. Messages in the console of the browser fail the test."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import leveret
-from tests.support.http_api import QUIET
+from tests.support.application import broker, module_broker, pytest_generate_tests
 from tests.support.programs import require_program
 from tests.support.web_page import Complaints, LogIn, Picture
 
+__all__ = ["broker", "module_broker", "pytest_generate_tests"]
+HERE = Path(__file__).parent
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 PATIENCE = 15_000.0  # milliseconds that something may take to show
 
 
-@pytest.fixture
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
-        yield running
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each test has a broker of its own, unless its module chooses another one."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("broker") is None:
+            item.add_marker(pytest.mark.broker(fresh=True))
 
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """Of a module, not of the session: while it is there, nobody else in this thread can have an event loop."""
+    """Of a module, not of the session: while it runs, no other code in this thread can run an event loop."""
     program = require_program("chromium")
     expect.set_options(timeout=PATIENCE)
     root = os.name == "posix" and os.geteuid() == 0  # Chromium has no sandbox for root
@@ -43,7 +46,7 @@ def complaints() -> Complaints:
 
 @pytest.fixture
 def page(chromium: Browser, broker: leveret.Broker, complaints: Complaints) -> Iterator[Page]:
-    """At the broker's page, logged in by nobody."""
+    """The management UI before the login."""
     context = chromium.new_context(base_url=broker.http_url, viewport={"width": 1600, "height": 900}, locale="en-US")
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
@@ -68,7 +71,7 @@ def log_in(page: Page) -> LogIn:
 
 @pytest.fixture
 def picture(page: Page) -> Picture:
-    """Keeps what the page looks like at 360 and 1600 pixels, light and dark."""
+    """Saves screenshots at 360 and 1600 pixels, light and dark."""
 
     def take(name: str) -> Path:
         for width, height in ((360, 740), (1600, 900)):

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
 from leveret.wire.properties import Properties
-from tests.support.http_api import QUIET
 from tests.support.management_api import as_guest
 from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
 
@@ -21,11 +17,7 @@ CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
 FOUND = "document.querySelectorAll('#app img, #app script, #app b b, #notices img, dialog img').length"
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[leveret.Broker]:
-    """With a disk: leases are durable."""
-    with leveret.Broker(replace(QUIET, data_dir=tmp_path / "data")) as running:
-        yield running
+pytestmark = pytest.mark.broker(storage="disk", fresh=True)
 
 
 def tell(broker: leveret.Broker, id_: str, **more: object) -> None:

@@ -22,7 +22,7 @@ from leveret.http.login import user_of
 from leveret.http.roles import MANAGEMENT, MONITORING, has_role, refuse_unless_role, visible_vhosts
 from leveret.http.rows import Row
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.session.consumers import AmqpConsumer
+from leveret.session.consumers import ChannelConsumer
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -54,4 +54,4 @@ def _is_seen_by(user: User, consumer: Consumer) -> bool:
     """One in the broker's own process belongs to no user."""
     if has_role(user, MONITORING):
         return True
-    return isinstance(consumer, AmqpConsumer) and consumer.connection.user.name == user.name
+    return isinstance(consumer, ChannelConsumer) and consumer.connection.user.name == user.name

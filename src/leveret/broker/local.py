@@ -210,8 +210,7 @@ class LocalSession:
     def close(self) -> None:
         """Requeue unacked messages, cancel consumers, delete exclusive queues. Closing twice is not an error."""
         self.is_open = False
-        for holder, lane, sequence, messages, count in self.unacked.take_all():
-            holder.queue.requeue(lane, sequence, messages, count, tried=False)
+        unacked.give_back(self.unacked.take_all())
         for tag in list(self.consumers):
             self.cancel(tag)
         self.vhost.drop_exclusive(self)

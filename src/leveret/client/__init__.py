@@ -8,7 +8,6 @@ async with await connect("amqp://localhost") as connection:
 """
 
 from leveret.client.address import Address
-from leveret.client.arrivals import Delivery, Fetched, Returned
 from leveret.client.channel import Channel
 from leveret.client.connection import Connection, Happening, connect
 from leveret.client.consumers import Consumer
@@ -22,6 +21,7 @@ from leveret.client.errors import (
     TransactionRolledBack,
     Unroutable,
 )
+from leveret.client.messages import Delivery, Fetched, Returned
 from leveret.wire.properties import Properties
 
 __all__ = [

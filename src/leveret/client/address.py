@@ -1,19 +1,19 @@
-"""The address of a broker and the credentials, as one URI.
+"""The URI of a broker, with credentials and options.
 
     amqp://user:password@host:5672/vhost?heartbeat=60&connection_timeout=10
     amqps://host/vhost?cacertfile=ca.pem&certfile=me.pem&keyfile=me.key&verify=verify_peer
     tcp://, nio:// (as amqp), tls:// (as amqps), ws://, wss://, http://, https:// (AMQP in a tunnel)
 
-The names of the options are RabbitMQ's. A part that is missing has the value that RabbitMQ's clients take.
+The names of the options, and the defaults of all parts, are those of RabbitMQ's clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from leveret.client.errors import AddressError
+from leveret.client.option_reader import OptionReader
 from leveret.wire.constants import DEFAULT_CHANNEL_MAX, DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT, MIN_FRAME_MAX
 
 SCHEMES = {
@@ -28,7 +28,7 @@ SCHEMES = {
     "http": ("http", False, 15672),
     "https": ("http", True, 15671),
 }
-"""For each scheme the transport, whether it is over TLS, and the usual port."""
+"""For each scheme: the transport, whether it uses TLS, and the default port."""
 
 LARGEST_SHORT = 0xFFFF
 ESCAPES = "what is special in a URI is written %2F for /, %3F for ?, %23 for #, %40 for @, %5B for ["
@@ -47,12 +47,12 @@ class Address:
     connection_timeout: float = 10.0
     channel_max: int = DEFAULT_CHANNEL_MAX
     frame_max: int = DEFAULT_FRAME_MAX
-    name: str = ""  # of the connection, as the management shows it
+    name: str = ""  # of the connection, as shown in the management UI
     cacertfile: str = ""
     certfile: str = ""
     keyfile: str = ""
     verify: bool = True
-    server_name: str = ""  # that the certificate must have, if not the host
+    server_name: str = ""  # that the certificate must have, if it is not the host
 
     @property
     def shown(self) -> str:
@@ -63,31 +63,30 @@ class Address:
 
 
 def parsed(uri: str, **others: object) -> Address:
-    """The address of a URI; ``others`` are fields of Address that stand above it."""
+    """The address of a URI; ``others`` are fields of Address that override it."""
     try:
         parts = urlsplit(uri)
         port = parts.port
-    except ValueError:  # its text may have a part of the password in it
+    except ValueError:  # its text may contain a part of the password
         raise AddressError(
             f"'{_hidden(uri)}' is no address: its port must be a number from 0 to 65535, and {ESCAPES}"
         ) from None
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise AddressError(f"'{_hidden(uri)}' begins with none of {known}")
-    if "@" in parts.path + parts.query + parts.fragment:  # most likely of a password that was cut
+    if "@" in parts.path + parts.query + parts.fragment:  # most likely a part of a password
         raise AddressError(f"'{_hidden(uri)}' has an @ behind its host: {ESCAPES}")
-    transport, is_tls, usual = SCHEMES[parts.scheme]
+    transport, is_tls, default_port = SCHEMES[parts.scheme]
     address = Address(
         host=unquote(parts.hostname or "localhost"),
-        port=port or usual,
+        port=port or default_port,
         vhost=_vhost(parts, uri),
         user=unquote(parts.username) if parts.username is not None else _unnamed_user(parts),
         password=unquote(parts.password) if parts.password is not None else "guest",
         transport=transport,
         is_tls=is_tls,
     )
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return replace(_with_options(address, options, uri), **others)  # type: ignore[arg-type]
+    return replace(_with_options(address, parts.query, uri), **others)  # type: ignore[arg-type]
 
 
 def _vhost(parts: SplitResult, uri: str) -> str:
@@ -102,44 +101,28 @@ def _unnamed_user(parts: SplitResult) -> str:
     return "" if "certfile" in dict(parse_qsl(parts.query)) else "guest"
 
 
-def _with_options(address: Address, options: Mapping[str, str], uri: str) -> Address:
-    whole = {
-        "heartbeat": (0, LARGEST_SHORT),
-        "channel_max": (1, LARGEST_SHORT),
-        "frame_max": (MIN_FRAME_MAX, 1 << 31),
-        "connection_timeout": (1, 3600),
+def _with_options(address: Address, query: str, uri: str) -> Address:
+    options = OptionReader(dict(parse_qsl(query, keep_blank_values=True)), AddressError, f"'{_hidden(uri)}'")
+    found: dict[str, object] = {
+        "heartbeat": options.whole("heartbeat", 0, LARGEST_SHORT),
+        "channel_max": options.whole("channel_max", 1, LARGEST_SHORT),
+        "frame_max": options.whole("frame_max", MIN_FRAME_MAX, 1 << 31),
+        "connection_timeout": options.whole("connection_timeout", 1, 3600),
+        "server_name": options.text("server_name_indication"),
     }
-    found: dict[str, object] = {}
-    for name, value in options.items():
-        if name in whole:
-            least, most = whole[name]
-            if not value.isdecimal() or not least <= int(value) <= most:
-                raise AddressError(
-                    f"'{name}' in '{_hidden(uri)}' must be a whole number from {least} to {most}: {value}"
-                )
-            found[name] = int(value)
-        elif name == "verify":
-            if value not in ("verify_peer", "verify_none"):
-                raise AddressError(f"'verify' in '{_hidden(uri)}' must be verify_peer or verify_none: {value}")
-            found[name] = value == "verify_peer"
-        elif name in ("cacertfile", "certfile", "keyfile", "name"):
-            found[name] = value
-        elif name == "server_name_indication":
-            found["server_name"] = value
-        else:
-            raise AddressError(
-                f"'{_hidden(uri)}' has an unknown option '{name}': known are {', '.join(whole)}, verify, "
-                "cacertfile, certfile, keyfile, name, server_name_indication"
-            )
-    return replace(address, **found)  # type: ignore[arg-type]
+    found |= {name: options.text(name) for name in ("cacertfile", "certfile", "keyfile", "name")}
+    verify = options.choice("verify", "verify_peer", "verify_none")
+    found["verify"] = None if verify is None else verify == "verify_peer"
+    options.refuse_left()
+    return replace(address, **{name: value for name, value in found.items() if value is not None})  # type: ignore[arg-type]
 
 
 def _hidden(uri: str) -> str:
-    """For an error: without what may be a password, or a part of one that was not written as a URI asks for."""
+    """For an error: without what may be a password, or a part of one that was not escaped."""
     before, at, behind = uri.rpartition("@")
     text = before if at else uri
     scheme, separator, rest = text.partition("://")
-    if ":" in scheme:  # then it is none
+    if ":" in scheme or (at and scheme not in SCHEMES):  # it may be a part of the password
         separator, rest = "", text
     begin = scheme + separator if separator else ""
     if at:

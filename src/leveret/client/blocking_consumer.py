@@ -1,6 +1,6 @@
-"""A consumer for threads. The loop puts deliveries into a queue, and the application takes them from there without
-calling the loop. With a callback, the consumer is also queued at its channel, once per message, for the thread that
-runs the channel's callbacks."""
+"""A consumer for threads. The loop puts deliveries into a queue, from which the application takes them without calling
+the loop. With a callback, the consumer is also queued at its channel, once per message, for the thread that runs the
+callbacks of the channel."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
-from leveret.client.arrivals import Delivery
 from leveret.client.errors import ClientError, Closed
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.blocking_channel import Channel
@@ -26,13 +26,13 @@ class Consumer:
         self.no_ack = no_ack
         self.tag = ""
         self.callback = callback
-        self._waiting: SimpleQueue[Delivery | None] = SimpleQueue()  # None: no more will come
+        self._waiting: SimpleQueue[Delivery | None] = SimpleQueue()  # None: the end
         self._end: Exception | None = None
 
-    # ---- the broker's side, on the loop
+    # ---- on the loop
 
     def arrived(self, delivery: Delivery) -> None:
-        delivery.channel = self.channel  # type: ignore[assignment]  # whose acks any thread may call
+        delivery.channel = self.channel  # type: ignore[assignment]  # so that any thread may acknowledge it
         self._waiting.put(delivery)
         if self.callback is not None:
             self.channel.due.put(self)
@@ -43,14 +43,14 @@ class Consumer:
         if self.callback is not None:
             self.channel.due.put(self)
 
-    # ---- the application's side
+    # ---- in threads of the application
 
     @property
     def is_over(self) -> bool:
         return self._end is not None
 
     def next(self, timeout: float | None = None) -> Delivery | None:
-        """The next message; None if none came in time. Raises when the consumer has ended and all are taken."""
+        """The next message; None if none arrived in time. Raises after the last message of an ended consumer."""
         if self.callback is not None:
             raise ClientError(f"consumer '{self.tag}' hands its messages to a callback: it has no next one to ask for")
         try:
@@ -59,11 +59,11 @@ class Consumer:
             return None
 
     def call_back(self) -> None:
-        """One message to the callback, if one is left."""
+        """Pass one message to the callback, if there is one."""
         assert self.callback is not None
         try:
             delivery = self._taken(self._waiting.get_nowait())
-        except Empty:  # given back in the meantime
+        except Empty:  # requeued meanwhile
             return
         self.callback(delivery)
 
@@ -86,14 +86,14 @@ class Consumer:
         return message
 
     def cancel(self) -> None:
-        """Ends it. What came and was not taken goes back to the queue; without acks it cannot, and stays for next."""
+        """Messages that were not taken are requeued. Without acks they cannot be, and stay available by ``next``."""
         if self.is_over:
             return
         self.channel.cancel(self.tag)
 
     def give_back(self) -> None:
-        """What was not taken goes back to the queue, in its place."""
-        if self.no_ack and self.callback is None:  # the broker has forgotten it; a cancelled callback is not called
+        """Requeue the messages that were not taken."""
+        if self.no_ack and self.callback is None:  # the broker has deleted them; a cancelled callback is not called
             return
         while True:
             try:

@@ -1,5 +1,8 @@
-"""Functions of the application are called from here. What one of them raises is told to the loop's handler: it was not
-raised by what the client is in the middle of, which goes on."""
+"""Calls of functions of the application, and tasks in the background.
+
+Exceptions of such functions go to the event loop's exception handler, never through the code of the client that calls
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 
-class Beside:
-    """Work that goes on beside everything else."""
-
-    __slots__ = ("_tasks",)
-
+class BackgroundTasks:
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Future[Any]] = set()  # the loop alone would not keep them
+        self._tasks: set[asyncio.Future[Any]] = set()  # the loop alone does not keep them alive
 
     def run(self, work: Awaitable[Any]) -> None:
         task = asyncio.ensure_future(work)

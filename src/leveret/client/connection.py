@@ -1,6 +1,6 @@
-"""One connection to a broker: handshake, channels, and what happens to it.
+"""One connection to a broker: handshake, channels, and events.
 
-Whatever is written during a turn of the loop leaves together at its end, or as soon as it is much.
+Everything that is written in one iteration of the event loop is sent together at its end, or earlier if it is much.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from leveret.client.address import Address, parsed
-from leveret.client.arrivals import Delivery
 from leveret.client.callbacks import call_back
 from leveret.client.channel import Channel
+from leveret.client.closable import Closable
 from leveret.client.correlator import Correlator
-from leveret.client.errors import Closed, ConnectionLost, told_by_peer
+from leveret.client.errors import Closed, ConnectionLost, error_of_close
+from leveret.client.failover_uri import Plan, is_plan, plan_of
 from leveret.client.inflow import Inflow
 from leveret.client.keep_alive import KeepAlive
+from leveret.client.messages import Delivery
 from leveret.client.transports import Transport, open_transport
 from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.version import VERSION
@@ -40,7 +42,7 @@ CAPABILITIES: Table = {
 
 @dataclass(slots=True, frozen=True)
 class Happening:
-    """Something that a listener of a connection is told."""
+    """An event of a connection, passed to its listeners."""
 
     kind: Literal[
         "connected",
@@ -50,7 +52,7 @@ class Happening:
         "silent",
         "lost",
         "closed",
-        # of a connection that is made again:
+        # of a connection that reconnects:
         "reconnecting",
         "attempt failed",
         "reconnected",
@@ -63,7 +65,7 @@ class Happening:
 Listener = Callable[[Happening], None]
 
 
-class Connection:
+class Connection(Closable):
     def __init__(self, address: Address) -> None:
         self.address = address
         self.server_properties: dict[str, object] = {}
@@ -73,7 +75,7 @@ class Connection:
         self.is_blocked = False
         self.is_congested = False
         self.is_away = False  # disconnected; another connection attempt follows
-        self.hopeless: Exception | None = None  # why no further connection follows
+        self.outage_error: Exception | None = None  # why no further connection follows
         self.listeners: list[Listener] = []
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
@@ -87,15 +89,13 @@ class Connection:
         self._out: list[bytes] = []
         self._out_size = 0
 
-    # ---- life
-
     @classmethod
     async def open(cls, address: Address | str, listeners: Iterable[Listener] = ()) -> Self:
         """Connected and logged in, within the address's timeout."""
         self = cls(parsed(address) if isinstance(address, str) else address)
         self.listeners.extend(listeners)
         await self._establish()
-        self.tell(Happening("connected", self.address.shown))
+        self.notify(Happening("connected", self.address.shown))
         return self
 
     async def _establish(self) -> None:
@@ -108,7 +108,7 @@ class Connection:
                 f"no connection to {self.address.shown} within {self.address.connection_timeout:g} s: is a broker "
                 "there?"
             ) from None
-        except (OSError, UnicodeError) as problem:  # the latter is of a host that cannot be a name
+        except (OSError, UnicodeError) as problem:  # UnicodeError: the host is no valid name
             raise ConnectionLost(f"no connection to {self.address.shown}: {problem}") from problem
         except BaseException:
             self._abort()
@@ -155,7 +155,7 @@ class Connection:
         return self._problem is not None
 
     async def close(self) -> None:
-        """Says goodbye, and waits a moment for the answer. What is not acked goes back to its queues."""
+        """Waits a moment for the broker's reply. Unacknowledged messages are requeued."""
         if self.is_closed:
             await self._gone()
             return
@@ -167,15 +167,15 @@ class Connection:
                 assert self._transport is not None
                 self._transport.close()
                 await self._over
-        except (TimeoutError, LeveretError):  # no answer, or the broker's own goodbye: it is over in any case
+        except (TimeoutError, LeveretError):  # no reply, or the broker closed it at the same time
             self._abort()
         except BaseException:
             self._abort()
             raise
-        self.tell(Happening("closed"))
+        self.notify(Happening("closed"))
 
     async def _gone(self) -> None:
-        """Waits until the socket is closed, for a moment at most: a loop that ends before leaves it open."""
+        """Waits a moment until the socket is closed: a loop that ends before would leave it open."""
         if self._transport is None:
             return
         try:
@@ -184,21 +184,20 @@ class Connection:
         except TimeoutError:
             self._abort()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
-
     async def channel(self) -> Channel:
-        self.refuse_closed()
-        number = self.free_number()
-        channel = self._channels[number] = Channel(self, number)
+        await self.until_up()
+        channel = self.new_channel()
         try:
             await channel.open()
-        except asyncio.CancelledError:
+        except BaseException:
             channel.run(channel.close())  # the broker may have opened it
             raise
+        return channel
+
+    def new_channel(self) -> Channel:
+        """Not open yet."""
+        number = self.free_number()
+        channel = self._channels[number] = Channel(self, number)
         return channel
 
     def free_number(self) -> int:
@@ -215,7 +214,7 @@ class Connection:
         self._channels.pop(channel.number, None)
         self._inflow.forget(channel.number)
 
-    def tell(self, happening: Happening) -> None:
+    def notify(self, happening: Happening) -> None:
         for listener in list(self.listeners):
             call_back(listener, happening)
 
@@ -223,7 +222,7 @@ class Connection:
         if self._problem is not None:
             raise self._problem.with_traceback(None)
 
-    # ---- what goes out
+    # ---- sending
 
     def write(self, data: bytes) -> None:
         out = self._out
@@ -246,7 +245,7 @@ class Connection:
         self.refuse_closed()
 
     async def writable(self) -> None:
-        """Until there is room for more."""
+        """Wait until there is room for more."""
         while self.is_congested and self._problem is None:
             self._room = self._room or self._loop.create_future()
             await asyncio.shield(self._room)
@@ -262,7 +261,7 @@ class Connection:
         self.write(method_frame(0, method))
         return self._correlator.expect(answer)
 
-    # ---- what comes in
+    # ---- receiving
 
     def received(self, data: bytes) -> None:
         self._keep_alive.reads += 1
@@ -281,7 +280,7 @@ class Connection:
         elif isinstance(method, m.ConnectionClose):
             self.write(method_frame(0, m.ConnectionCloseOk()))
             self._flush()
-            self._closed_by_peer(told_by_peer(method.reply_code, method.reply_text, "connection"))
+            self._closed_by_peer(error_of_close(method.reply_code, method.reply_text, "connection"))
         else:
             self._correlator.answer(method)
 
@@ -300,44 +299,40 @@ class Connection:
     def _blocked(self, method: m.Method) -> None:
         self.is_blocked = isinstance(method, m.ConnectionBlocked)
         reason = method.reason if isinstance(method, m.ConnectionBlocked) else ""
-        self.tell(Happening("blocked" if self.is_blocked else "unblocked", reason))
+        self.notify(Happening("blocked" if self.is_blocked else "unblocked", reason))
 
-    # ---- its end
+    # ---- the end
 
     def _closed_by_peer(self, problem: Exception) -> None:
-        was_open = not self.is_closed
-        self._end(problem)
-        assert self._transport is not None
-        self._transport.close()
-        if was_open:
-            self.tell(Happening("lost", str(problem), problem))
+        transport = self._transport
+        assert transport is not None
+        self._fail(problem)
+        transport.close()
 
     def lost(self, problem: Exception | None) -> None:
         if not self._over.done():
             self._over.set_result(None)
         cause = f": {problem}" if problem is not None else ""
-        trouble = ConnectionLost(f"the connection to {self.address.shown} was lost{cause}")
+        self._fail(ConnectionLost(f"the connection to {self.address.shown} was lost{cause}"))
+
+    def _fail(self, problem: Exception) -> None:
         was_open = not self.is_closed
-        self._end(trouble)
-        self._correlator.end(trouble)
+        self._end(problem)
         if was_open:
-            self.tell(Happening("lost", str(trouble), trouble))
+            self.notify(Happening("lost", str(problem), problem))
 
     def _beat(self) -> None:
         self.write(HEARTBEAT_FRAME)
-        self.tell(Happening("keep-alive sent"))
+        self.notify(Happening("keep-alive sent"))
 
     def _silent(self) -> None:
         text = f"nothing was heard from {self.address.shown} for {2 * self.heartbeat} s"
-        self.tell(Happening("silent", text))
+        self.notify(Happening("silent", text))
         self._give_up(ConnectionLost(text))
 
     def _give_up(self, problem: Exception) -> None:
-        was_open = not self.is_closed
-        self._end(problem)
+        self._fail(problem)
         self._abort()
-        if was_open:
-            self.tell(Happening("lost", str(problem), problem))
 
     def _abort(self) -> None:
         self._keep_alive.stop()
@@ -355,15 +350,19 @@ class Connection:
 
 
 def _lower(ours: int, theirs: int) -> int:
-    """0 stands for no limit."""
+    """0: no limit."""
     return min(ours, theirs) if ours and theirs else ours or theirs
 
 
-async def connect(address: Address | str, *, listeners: Iterable[Listener] = ()) -> Connection:
-    """To one broker, or for ``failover:`` and ``fanout:`` to several that are used as one. ``listeners`` are told what
-    happens from the first attempt on."""
-    if isinstance(address, str) and address.startswith(("failover:", "fanout:")):
-        from leveret.client.several_brokers import connect_several  # it stands above this file
+async def connect(address: Address | Plan | str, *, listeners: Iterable[Listener] = ()) -> Connection:
+    """Connects to one broker, or with ``failover:`` and ``fanout:`` to several that are used as one. ``listeners`` are
+    called with all events from the first attempt on."""
+    if isinstance(address, str) and is_plan(address):
+        address = plan_of(address)
+    if not isinstance(address, Plan):
+        return await Connection.open(address, listeners)
+    from leveret.client.fanout import FanoutConnection  # these two import this module
+    from leveret.client.recovering_connection import RecoveringConnection
 
-        return await connect_several(address, listeners)
-    return await Connection.open(address, listeners)
+    kind = FanoutConnection if address.is_fanout else RecoveringConnection
+    return await kind.begin(address, listeners)

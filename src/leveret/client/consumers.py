@@ -11,14 +11,14 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Self
 
-from leveret.client.arrivals import Delivery
 from leveret.client.callbacks import report
 from leveret.client.errors import Cancelled, Closed
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.channel import Channel
 
-OnDelivery = Callable[[Delivery], object]  # what can be awaited is; else it is no matter what is returned
+OnDelivery = Callable[[Delivery], object]  # an awaitable result is awaited, any other one ignored
 
 
 class Consumer:
@@ -33,9 +33,9 @@ class Consumer:
         self.take: Callable[[Delivery], object] = self._keep if callback is None else self._caller(callback)
         self.on_end: Callable[[Exception], None] | None = None
         self._sleepers: deque[asyncio.Future[None]] = deque()
-        self._end: Exception | None = None
+        self.problem: Exception | None = None  # why it has ended
 
-    # ---- the broker's side
+    # ---- deliveries
 
     def _keep(self, delivery: Delivery) -> None:
         self.waiting.append(delivery)
@@ -54,33 +54,28 @@ class Consumer:
         return call
 
     def end(self, problem: Exception) -> None:
-        """No more will come."""
-        if self._end is not None:
+        """No more messages will arrive."""
+        if self.problem is not None:
             return
-        self._end = problem
+        self.problem = problem
         while self._sleepers:
             self._wake()
         if self.on_end is not None:
             self.on_end(problem)
 
     @property
-    def problem(self) -> Exception | None:
-        """Why it is over, if it is."""
-        return self._end
-
-    @property
     def is_over(self) -> bool:
-        return self._end is not None
+        return self.problem is not None
 
-    # ---- the application's side
+    # ---- the application
 
     async def next(self, timeout: float | None = None) -> Delivery | None:
-        """The next message; None if none came in time. Raises when the consumer has ended and all are taken."""
+        """The next message; None if none arrived in time. Raises after the last message of an ended consumer."""
         try:
             async with asyncio.timeout(timeout):
                 while not self.waiting:
-                    if self._end is not None:
-                        raise self._end.with_traceback(None)
+                    if self.problem is not None:
+                        raise self.problem.with_traceback(None)
                     await self._one_more()
         except TimeoutError:
             return None
@@ -94,7 +89,7 @@ class Consumer:
         except asyncio.CancelledError:
             if sleeper in self._sleepers:
                 self._sleepers.remove(sleeper)
-            if self.waiting:  # we were woken for it, and go without it
+            if self.waiting:  # this call was woken for it: wake another one
                 self._wake()
             raise
 
@@ -121,14 +116,14 @@ class Consumer:
         return message
 
     async def cancel(self) -> None:
-        """Ends it. What came and was not taken goes back to the queue; without acks it cannot, and stays for next."""
+        """Messages that were not taken are requeued. Without acks they cannot be, and stay available by ``next``."""
         if self.is_over:
             return
         await self.channel.cancel(self.tag)
 
     def give_back(self) -> None:
-        """What was not taken goes back to the queue, in its place."""
-        if self.no_ack:  # the broker has forgotten it
+        """Requeue the messages that were not taken."""
+        if self.no_ack:  # the broker has deleted them
             return
         for delivery in self.waiting:
             if not self.channel.is_closed:

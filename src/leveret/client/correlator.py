@@ -1,7 +1,8 @@
-"""Answers find their questions: on a channel the broker answers questions of a kind in the order in which they came.
+"""Matches the replies of the broker to the calls of a channel.
 
-Questions of different kinds may overtake each other: RabbitMQ has consumes and cancels answered by the queue. Any
-number of questions may be under way at once. When the channel ends, all of them end with its error.
+The broker replies to methods of one kind in the order of the calls. Replies to different kinds may overtake each other:
+in RabbitMQ, the queue answers consumes and cancels. Any number of calls may be pending. When the channel ends, all of
+them fail with its error.
 """
 
 from __future__ import annotations
@@ -12,27 +13,30 @@ from collections.abc import Callable
 from typing import Any
 
 from leveret.errors import UnexpectedFrame
+from leveret.wire import methods
 from leveret.wire.methods import Method
 
-Answers = tuple[type[Method], ...]
+Then = Callable[[Any], Any] | None  # called with a reply as soon as it arrives; returns the result of the call
+REPLIES: dict[type[Method], tuple[type[Method], ...]] = {
+    kind: (getattr(methods, f"{name}Ok"),) for name, kind in vars(methods).items() if hasattr(methods, f"{name}Ok")
+}
+REPLIES[methods.BasicGet] = (methods.BasicGetOk, methods.BasicGetEmpty)
 
 
 class Correlator:
-    __slots__ = ("_loop", "_waiting")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[tuple[Answers, asyncio.Future[Any], Callable[[Any], Any] | None]] = deque()
+        self._waiting: deque[tuple[tuple[type[Method], ...], asyncio.Future[Any], Then]] = deque()
 
-    def expect(self, *answers: type[Method], then: Callable[[Any], Any] | None = None) -> asyncio.Future[Any]:
-        """The answer to what is sent now. ``then`` sees it at once, before anything that follows it on the wire, and
-        what it returns is the result."""
+    def expect(self, *replies: type[Method], then: Then = None) -> asyncio.Future[Any]:
+        """The reply to the method that is sent now. ``then`` runs before anything that follows the reply on the wire is
+        handled, even if the caller was cancelled."""
         future = self._loop.create_future()
-        self._waiting.append((answers, future, then))
+        self._waiting.append((replies, future, then))
         return future
 
     def answer(self, method: Method, content: Any = None) -> None:
-        place = next((at for at, (answers, *_) in enumerate(self._waiting) if isinstance(method, answers)), None)
+        place = next((at for at, (replies, *_) in enumerate(self._waiting) if isinstance(method, replies)), None)
         if place is None:
             raise UnexpectedFrame(f"{method.NAME} answers nothing that was asked")
         _, future, then = self._waiting[place]
@@ -44,7 +48,7 @@ class Correlator:
             future.set_result(result)
 
     def end(self, problem: Exception, *, but_last: bool = False) -> None:
-        """Nothing of what was asked will be answered, except the last if ``but_last``."""
+        """Fail all pending calls, except the last if ``but_last``."""
         waiting, self._waiting = self._waiting, deque()
         if but_last and waiting:
             self._waiting.append(waiting.pop())

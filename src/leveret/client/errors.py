@@ -1,17 +1,17 @@
-"""What goes wrong for a client.
+"""Errors of the client.
 
 LeveretError
 ├── AmqpError            the broker closed a channel or the connection; ``code`` is its reply code (leveret.errors)
 │   └── PeerError        with a code that is not one of ours
 └── ClientError
-    ├── ConnectionLost   the connection ended without a word, or could not be made
-    │   └── Interrupted  inside a recovering connection only: the connection is lost and another one follows
-    ├── TransactionRolledBack  a commit whose connection was lost: nothing of the transaction counts
+    ├── ConnectionLost   the connection was lost, or could not be opened
+    │   └── Interrupted  only inside a recovering connection: the connection is lost and another one follows
+    ├── TransactionRolledBack  the connection was lost before the commit: the transaction is rolled back
     ├── Closed           a call on a channel or connection that is closed
-    ├── Nacked           the broker did not take a message
-    ├── Unroutable       a mandatory message came back: no queue wanted it
-    ├── Cancelled        the broker ended a consumer, for example since its queue is gone
-    └── AddressError     an address that cannot be used; says which part, and what is expected
+    ├── Nacked           the broker rejected a message
+    ├── Unroutable       a mandatory message was returned: no queue matched
+    ├── Cancelled        the broker cancelled a consumer, for example because its queue was deleted
+    └── AddressError     an invalid address; names the invalid part and what is expected
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leveret import errors
 from leveret.errors import AmqpError, LeveretError
 
 if TYPE_CHECKING:
-    from leveret.client.arrivals import Returned
+    from leveret.client.messages import Returned
 
 BY_CODE: dict[tuple[int, str], type[AmqpError]] = {
     (kind.code, kind.closes): kind
@@ -32,7 +32,7 @@ BY_CODE: dict[tuple[int, str], type[AmqpError]] = {
 
 
 class ClientError(LeveretError):
-    """Root of what only a client runs into."""
+    """Root of the errors of the client."""
 
 
 class ConnectionLost(ClientError):
@@ -73,15 +73,15 @@ class AddressError(ClientError):
 
 
 class PeerError(AmqpError):
-    """A close with a code of its own."""
+    """The broker closed a channel or the connection with an unknown code."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code  # type: ignore[misc]
 
 
-def told_by_peer(code: int, text: str, closes: Literal["channel", "connection"]) -> AmqpError:
-    """The error that a close stands for. Its text is the peer's, without the title that is in it."""
+def error_of_close(code: int, text: str, closes: Literal["channel", "connection"]) -> AmqpError:
+    """The error for a close of the broker, with its text but without the title at its beginning."""
     kind = BY_CODE.get((code, closes)) or BY_CODE.get((code, "channel"))
     if kind is None:
         return PeerError(code, text)

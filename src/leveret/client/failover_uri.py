@@ -1,38 +1,59 @@
-"""Several brokers in one URI, with the options that ActiveMQ's clients know.
+"""URIs of several brokers, with the options of ActiveMQ's clients.
 
     failover:(amqp://a,amqp://b)?randomize=false&maxReconnectAttempts=10
     fanout:(amqp://a,amqp://b)?minAckCount=2
 
-Times are in milliseconds. ``nested.NAME=VALUE`` is an option for each of the addresses in the parentheses.
+Times are in milliseconds. ``nested.NAME=VALUE`` is an option of each address in the parentheses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
 from leveret.client.address import Address, parsed
-from leveret.client.backoff import Backoff
 from leveret.client.errors import AddressError
+from leveret.client.option_reader import OptionReader, given
 
 FOR_EVER = -1
-AUDITED = 16_384  # ids of each queue that a connection remembers
+AUDITED = 16_384  # IDs of each queue that a connection remembers
+MOST_MULTIPLIER = 1e6
+
+
+@dataclass(slots=True, frozen=True)
+class Backoff:
+    """Seconds between two rounds of attempts."""
+
+    initial: float = 0.01
+    maximum: float = 30.0
+    multiplier: float = 2.0
+    is_exponential: bool = True
+
+    def delays(self) -> Iterator[float]:
+        """The first round starts at once."""
+        yield 0.0
+        delay = min(self.initial, self.maximum)
+        while True:
+            yield delay
+            if self.is_exponential:
+                delay = min(delay * self.multiplier, self.maximum)
 
 
 @dataclass(slots=True, frozen=True)
 class Plan:
-    """Where to connect to, how often to try, and how long others wait for it."""
+    """Which brokers to connect to, how often, and how long calls wait for a connection."""
 
     addresses: tuple[Address, ...]
     backoff: Backoff = field(default_factory=Backoff)
     attempts: int = FOR_EVER  # rounds through all addresses after a loss; 0: none
-    startup_attempts: int = FOR_EVER  # the same for the first connection; without a number of its own as above
+    startup_attempts: int = FOR_EVER  # the same for the first connection
     is_shuffled: bool = True
-    patience: float | None = None  # seconds that calls and messages wait while there is no connection
-    is_audited: bool = True  # whether duplicates are kept from the application
+    patience: float | None = None  # seconds that calls and publishes wait for a connection
+    is_audited: bool = True  # whether the application is protected from duplicates
     audit_depth: int = AUDITED
-    confirmations: int = 2  # fanout: as many brokers must have a message
+    is_fanout: bool = False
+    confirmations: int = 2  # fanout: how many brokers must confirm a message
 
     @property
     def shown(self) -> str:
@@ -54,11 +75,11 @@ def plan_of(uri: str) -> Plan:
     addresses = tuple(_address(each, nested) for each in uris)
     if not addresses:
         raise AddressError(f"{scheme}: names no broker: write {scheme}:(amqp://one,amqp://another)")
-    return _Options(scheme, own).plan(addresses)
+    return _plan(scheme, own, addresses)
 
 
 def _halves(scheme: str, rest: str) -> tuple[str, dict[str, str]]:
-    """What is in the parentheses, and the options behind them. Without parentheses all is one address."""
+    """The text in the parentheses, and the options after them. Without parentheses it is one address."""
     if not rest.startswith("("):
         return rest, {}
     inner, closing, behind = rest[1:].rpartition(")")
@@ -73,76 +94,36 @@ def _address(uri: str, nested: Mapping[str, str]) -> Address:
     return parsed(uri)
 
 
-class _Options:
-    """Takes the options one by one; what is left is unknown."""
+def _plan(scheme: str, own: Mapping[str, str], addresses: tuple[Address, ...]) -> Plan:
+    is_fanout = scheme == "fanout"
+    options = OptionReader(own, AddressError, f"{scheme}:", others=("nested.NAME",))
+    backoff = Backoff(
+        initial=given(options.whole("initialReconnectDelay", 1), 10) / 1000,
+        maximum=given(options.whole("maxReconnectDelay", 1), 30_000) / 1000,
+        multiplier=given(options.decimal("backOffMultiplier", 1, MOST_MULTIPLIER), 2.0),
+        is_exponential=given(options.truth("useExponentialBackOff"), True),
+    )
+    attempts = given(options.whole("maxReconnectAttempts", FOR_EVER), FOR_EVER)
+    startup = given(options.whole("startupMaxReconnectAttempts", FOR_EVER), FOR_EVER)
+    patience = given(options.whole("timeout", FOR_EVER), FOR_EVER)
+    plan = Plan(
+        addresses,
+        backoff,
+        attempts=attempts,
+        startup_attempts=attempts if startup == FOR_EVER else startup,
+        is_shuffled=not is_fanout and given(options.truth("randomize"), True),
+        patience=None if patience == FOR_EVER else patience / 1000,
+        is_audited=not is_fanout and given(options.truth("checkForDuplicates"), True),
+        audit_depth=AUDITED if is_fanout else given(options.whole("auditDepth", 1), AUDITED),
+        is_fanout=is_fanout,
+        confirmations=_confirmations(options, scheme, len(addresses)) if is_fanout else 1,
+    )
+    options.refuse_left()
+    return plan
 
-    def __init__(self, scheme: str, given: dict[str, str]) -> None:
-        self._scheme = scheme
-        self._left = given
-        self._known: list[str] = []
 
-    def plan(self, addresses: tuple[Address, ...]) -> Plan:
-        is_fanout = self._scheme == "fanout"
-        backoff = Backoff(
-            initial=self._whole("initialReconnectDelay", 10, least=1) / 1000,
-            maximum=self._whole("maxReconnectDelay", 30_000, least=1) / 1000,
-            multiplier=self._decimal("backOffMultiplier", 2.0),
-            is_exponential=self._flag("useExponentialBackOff", default=True),
-        )
-        attempts = self._whole("maxReconnectAttempts", FOR_EVER, least=FOR_EVER)
-        startup = self._whole("startupMaxReconnectAttempts", FOR_EVER, least=FOR_EVER)
-        patience = self._whole("timeout", FOR_EVER, least=FOR_EVER)
-        plan = Plan(
-            addresses,
-            backoff,
-            attempts=attempts,
-            startup_attempts=attempts if startup == FOR_EVER else startup,
-            is_shuffled=not is_fanout and self._flag("randomize", default=True),
-            patience=None if patience == FOR_EVER else patience / 1000,
-            is_audited=not is_fanout and self._flag("checkForDuplicates", default=True),
-            audit_depth=AUDITED if is_fanout else self._whole("auditDepth", AUDITED, least=1),
-            confirmations=self._confirmations(len(addresses)) if is_fanout else 1,
-        )
-        self._refuse_unknown()
-        return plan
-
-    def _confirmations(self, brokers: int) -> int:
-        count = self._whole("minAckCount", min(2, brokers), least=1)
-        if count > brokers:
-            raise AddressError(f"'minAckCount' is {count}, but {self._scheme}: names {brokers} brokers: lower it")
-        return count
-
-    def _whole(self, name: str, usual: int, *, least: int) -> int:
-        text = self._take(name)
-        if text is None:
-            return usual
-        if not text.removeprefix("-").isdecimal() or int(text) < least:
-            raise AddressError(f"'{name}' of {self._scheme}: must be a whole number from {least} on: {text}")
-        return int(text)
-
-    def _decimal(self, name: str, usual: float) -> float:
-        text = self._take(name)
-        try:
-            value = usual if text is None else float(text)
-        except ValueError:
-            value = 0.0
-        if not 1.0 <= value < 1e6:
-            raise AddressError(f"'{name}' of {self._scheme}: must be a number from 1 on: {text}")
-        return value
-
-    def _flag(self, name: str, *, default: bool) -> bool:
-        text = self._take(name)
-        if text is None:
-            return default
-        if text not in ("true", "false"):
-            raise AddressError(f"'{name}' of {self._scheme}: must be true or false: {text}")
-        return text == "true"
-
-    def _take(self, name: str) -> str | None:
-        self._known.append(name)
-        return self._left.pop(name, None)
-
-    def _refuse_unknown(self) -> None:
-        for name in self._left:
-            known = ", ".join(self._known)
-            raise AddressError(f"{self._scheme}: has an unknown option '{name}': known are {known}, nested.NAME")
+def _confirmations(options: OptionReader, scheme: str, brokers: int) -> int:
+    count = given(options.whole("minAckCount", 1), min(2, brokers))
+    if count > brokers:
+        raise AddressError(f"'minAckCount' is {count}, but {scheme}: names {brokers} brokers: lower it")
+    return count

@@ -1,10 +1,10 @@
-"""One connection to several brokers at once: what is published goes to all of them.
+"""A connection to several brokers at once: each publish goes to all of them.
 
-Each broker has a recovering connection of its own. ``minAckCount`` of them must be up for anything to happen, and that
-many must have confirmed a message before its publisher hears so. A broker that is away misses what is published
-meanwhile, unless too few others are there: then the message waits for it.
+Each broker has a recovering connection of its own. ``minAckCount`` of them must be connected for any call, and that
+many must have confirmed a message before the publish is confirmed. A disconnected broker misses what is published
+meanwhile, unless too few others are connected: then the message waits for it.
 
-Consuming is not supported: the copies of a message on independent brokers cannot be told apart. To consume, connect to
+Consuming is not supported: the copies of a message on independent brokers cannot be recognised. To consume, connect to
 one broker or use ``failover:``. Transactions are not supported either.
 """
 
@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import Any, NoReturn, Self
 
 from leveret.client.callbacks import call_back
-from leveret.client.channel import NO_PROPERTIES, Channel
-from leveret.client.confirms import Confirms, Settled
+from leveret.client.channel import Channel
+from leveret.client.confirms import Confirms, Likeness, Settled
 from leveret.client.connection import Connection, Happening, Listener
+from leveret.client.correlator import Then
 from leveret.client.errors import ClientError, Closed, ConnectionLost
 from leveret.client.failover_uri import Plan
-from leveret.client.mandatory import Likeness, likeness_of
-from leveret.client.message_ids import MessageIds
+from leveret.client.publish_frames import MessageIds
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.recovering_connection import RecoveringConnection
 from leveret.errors import AmqpError, LeveretError
@@ -39,14 +39,14 @@ class FanoutConnection(Connection):
         self.plan = plan
         self.needed = plan.confirmations
         self.members = [RecoveringConnection.begin_later(replace(plan, addresses=(each,))) for each in plan.addresses]
-        self._news: asyncio.Future[None] = self._loop.create_future()
+        self._change: asyncio.Future[None] = self._loop.create_future()
         self._fanned: set[Channel] = set()
         for member in self.members:
-            member.listeners.append(self._heard_of_member)
+            member.listeners.append(self._member_event)
 
     @classmethod
     async def begin(cls, plan: Plan, listeners: Iterable[Listener] = ()) -> Self:
-        """Connected to as many as are needed."""
+        """Returns when enough brokers are connected."""
         self = cls(plan)
         self.listeners.extend(listeners)
         try:
@@ -56,12 +56,13 @@ class FanoutConnection(Connection):
             raise
         return self
 
-    def _heard_of_member(self, happening: Happening) -> None:
+    def _member_event(self, happening: Happening) -> None:
         self.frame_max = min(member.frame_max for member in self.members)
-        self.tell_news()
-        self.tell(happening)
+        self.is_blocked = any(member.is_blocked for member in self.members)
+        self.announce_change()
+        self.notify(happening)
 
-    # What is true of one member is true of all: a message waits for the slowest.
+    # A condition of one member applies to all: a message waits for the slowest.
 
     @property
     def is_congested(self) -> bool:
@@ -69,41 +70,31 @@ class FanoutConnection(Connection):
 
     @is_congested.setter
     def is_congested(self, is_so: bool) -> None:
-        """Only the members know."""
-
-    @property
-    def is_blocked(self) -> bool:
-        return any(member.is_blocked for member in self.members)
-
-    @is_blocked.setter
-    def is_blocked(self, is_so: bool) -> None:
-        """Only the members know."""
+        """Computed from the members."""
 
     async def writable(self) -> None:
         for member in self.members:
             await member.writable()
 
-    def tell_news(self) -> None:
+    def announce_change(self) -> None:
         """Wake all waiting calls."""
-        self._news.set_result(None)
-        self._news = self._loop.create_future()
+        self._change.set_result(None)
+        self._change = self._loop.create_future()
 
-    async def news(self) -> None:
-        await asyncio.shield(self._news)
+    async def change(self) -> None:
+        await asyncio.shield(self._change)
+
+    @property
+    def has_enough(self) -> bool:
+        return sum(member.is_up for member in self.members) >= self.needed
 
     async def until_enough(self) -> None:
-        """Until as many brokers are connected as are needed."""
-        await self._until_up(self.needed)
-
-    async def until_all(self) -> None:
-        await self._until_up(len(self.members))
-
-    async def _until_up(self, count: int) -> None:
-        while sum(member.is_up for member in self.members) < count:
+        """Wait until enough brokers are connected."""
+        while not self.has_enough:
             self.refuse_closed()
-            if sum(not member.is_closed for member in self.members) < count:
-                raise ConnectionLost(f"fewer than {count} of {self.plan.shown} can be reached: {self._reasons()}")
-            await self.news()
+            if sum(not member.is_closed for member in self.members) < self.needed:
+                raise ConnectionLost(f"fewer than {self.needed} of {self.plan.shown} can be reached: {self._reasons()}")
+            await self.change()
 
     def _reasons(self) -> str:
         reasons = []
@@ -114,15 +105,9 @@ class FanoutConnection(Connection):
                 reasons.append(str(problem))
         return "; ".join(reasons)
 
-    async def channel(self) -> FanoutChannel:
-        self.refuse_closed()
+    def new_channel(self) -> FanoutChannel:
         channel = FanoutChannel(self, [member.new_channel() for member in self.members if not member.is_closed])
         self._fanned.add(channel)
-        try:
-            await channel.open()
-        except BaseException:
-            channel.run(channel.close())
-            raise
         return channel
 
     def forget(self, channel: Channel) -> None:
@@ -138,21 +123,21 @@ class FanoutConnection(Connection):
         for channel in list(self._fanned):
             channel.end(self._problem)
         for member in self.members:
-            member.listeners.remove(self._heard_of_member)
+            member.listeners.remove(self._member_event)
         await asyncio.gather(*(member.close() for member in self.members))
-        self.tell_news()
-        self.tell(Happening("closed"))
+        self.announce_change()
+        self.notify(Happening("closed"))
 
 
 class Ballot:
-    """What the brokers say of one message. It stands where a future would."""
+    """Counts the confirms of the brokers for one message. It takes the place of a future."""
 
     __slots__ = ("_is_over", "_left", "_needed", "_over")
 
-    is_asked = True  # by the publisher: what one broker says is no matter of its channel alone
+    is_asked = True  # the failure of one broker is not reported by the channel of that broker
 
     def __init__(self, over: Callable[[Exception | None], None], *, needed: int, asked: int) -> None:
-        """``over`` is told once, with the problem if too few took the message."""
+        """``over`` is called once, with an error if too few brokers confirmed the message."""
         self._over = over
         self._is_over = False
         self._needed = needed
@@ -205,69 +190,56 @@ class FanoutChannel(Channel):
         open_ones = sum(not member.is_closed for member in self._members)
         if open_ones < self._owner.needed and not self.is_closed:
             self.end(problem)
-        self._owner.tell_news()
+        self._owner.announce_change()
 
     def _returned(self, message: Any) -> None:
         if self.on_return is not None:
             call_back(self.on_return, message)
 
-    # ---- questions: to all
+    @property
+    def is_live(self) -> bool:
+        return self._owner.has_enough
 
-    def _ask(
-        self, method: m.Method, *answers: type[m.Method], then: Callable[[Any], Any] | None = None
-    ) -> asyncio.Future[Any]:
+    async def until_live(self) -> None:
+        await self._owner.until_enough()
+
+    # ---- calls: to all
+
+    def _call(self, method: m.Method, then: Then = None) -> asyncio.Future[Any]:
         self._refuse_closed()
         if isinstance(method, OF_ONE_BROKER):
             self._refuse_one_broker(method.NAME)
         if isinstance(method, m.QueueDeclare) and not method.queue:
             raise ClientError("a queue at several brokers needs a name: each broker would make up another one")
-        asked = {each.ask(method, *answers): each for each in self._members if not each.is_closed}
-        return asyncio.ensure_future(self._by_enough(asked, method.NAME, then))
+        calls = {each.repeat_until_answered(method): each for each in self._members if not each.is_closed}
+        return asyncio.ensure_future(self._by_enough(calls, method.NAME, then))
 
     async def _by_enough(
-        self,
-        asked: dict[asyncio.Future[Any], RecoveringChannel],
-        name: str,
-        then: Callable[[Any], Any] | None = None,
+        self, calls: dict[asyncio.Future[Any], RecoveringChannel], name: str, then: Then = None
     ) -> Any:
-        """The reply, once all connected brokers have sent it. Disconnected brokers are asked when they are back."""
-        for each in asked:
-            each.add_done_callback(_look)
+        """The reply, once all connected brokers have sent it. Disconnected ones are called when they are back."""
+        for each in calls:
+            each.add_done_callback(_ignore_late_result)
         while True:
-            good, refusals, waiting = _sorted(asked)
+            good, refusals, waiting = _sorted(calls)
             if refusals:
                 raise refusals[0]
-            if len(good) >= self._owner.needed and not any(asked[each].connection.is_up for each in waiting):
+            if len(good) >= self._owner.needed and not any(calls[each].connection.is_up for each in waiting):
                 result = good[0].result()
                 return result if then is None else then(result)
             self._refuse_closed()
             if len(good) + len(waiting) < self._owner.needed:
                 raise ConnectionLost(f"{name} reached fewer than {self._owner.needed} brokers")
-            news = asyncio.ensure_future(self._owner.news())
+            change = asyncio.ensure_future(self._owner.change())
             try:
-                await asyncio.wait([*waiting, news], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([*waiting, change], return_when=asyncio.FIRST_COMPLETED)
             finally:
-                news.cancel()
+                change.cancel()
 
     # ---- publishing
 
-    def send(
-        self,
-        body: bytes,
-        exchange: str = "",
-        routing_key: str = "",
-        properties: Properties = NO_PROPERTIES,
-        *,
-        mandatory: bool = False,
-    ) -> asyncio.Future[None] | None:
-        self._refuse_closed()
-        confirm = None if self.confirms is None else asyncio.get_running_loop().create_future()
-        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
-        self.send_encoded(frames, confirm, likeness_of(frames, body) if mandatory else None)
-        return confirm
-
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
-        """With the same id for all brokers."""
+        """With the same message ID for all brokers."""
         return super().encoded(body, exchange, routing_key, self._ids.stamped(properties), mandatory)
 
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
@@ -289,7 +261,7 @@ class FanoutChannel(Channel):
         return live if len(live) >= self._owner.needed else usable
 
     def _ballot(self, confirm: Settled, confirms: Confirms, asked: int) -> Ballot:
-        confirms.tell(confirm)
+        confirms.track(confirm)
         self._sent += 1
         tag = self._sent
 
@@ -300,20 +272,7 @@ class FanoutChannel(Channel):
 
         return Ballot(over, needed=self._owner.needed, asked=asked)
 
-    async def publish(
-        self,
-        body: bytes,
-        exchange: str = "",
-        routing_key: str = "",
-        properties: Properties = NO_PROPERTIES,
-        *,
-        mandatory: bool = False,
-    ) -> None:
-        if self.confirms is None:
-            await self._owner.until_enough()
-        await super().publish(body, exchange, routing_key, properties, mandatory=mandatory)
-
-    # ---- what there is not
+    # ---- not supported
 
     def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
         self._refuse_one_broker("basic.ack")
@@ -329,19 +288,18 @@ class FanoutChannel(Channel):
 
 
 def _sorted(
-    asked: Iterable[asyncio.Future[Any]],
+    calls: Iterable[asyncio.Future[Any]],
 ) -> tuple[list[asyncio.Future[Any]], list[AmqpError], list[asyncio.Future[Any]]]:
-    """Brokers that succeeded, errors of those that failed, and those still working."""
-    done = [each for each in asked if each.done()]
+    """Successful calls, the errors of refused ones, and pending ones."""
+    done = [each for each in calls if each.done()]
     refusals = [problem for problem in (each.exception() for each in done) if isinstance(problem, AmqpError)]
     good = [each for each in done if each.exception() is None]
-    return good, refusals, [each for each in asked if not each.done()]
+    return good, refusals, [each for each in calls if not each.done()]
 
 
-def _look(answer: asyncio.Future[Any]) -> None:
-    """Late results are ignored."""
-    if not answer.cancelled():
-        answer.exception()
+def _ignore_late_result(reply: asyncio.Future[Any]) -> None:
+    if not reply.cancelled():
+        reply.exception()
 
 
 def _for_channel(number: int, frames: bytes) -> bytes:

@@ -1,12 +1,13 @@
 """Parses bytes from the broker into methods and messages.
 
-Hot path: most of what comes is basic.deliver with its header and one body behind it. Such a message is cut out of the
-bytes in one go (``_whole_delivery``); whatever else comes, and messages that are split over frames or reads, go frame
-by frame. Names that repeat from message to message are decoded once.
+Hot path: most frames are basic.deliver with its header and one body. Such a message is cut out of the bytes in one step
+(``_whole_delivery``); everything else, and messages that are split over frames or reads, is parsed frame by frame.
+Names that repeat from message to message are decoded once.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, decode_header, decode_
 from leveret.wire.methods import BasicDeliver, Method
 
 DELIVER = b"\x00\x3c\x00\x3c"
-MOST_NAMES = 1_000  # that are kept
+MOST_NAMES = 1_000  # that are cached
 
 unpack_envelope = ENVELOPE.unpack_from
 unpack_tag = Struct(">QB").unpack_from
@@ -35,21 +36,19 @@ class Receiver(Protocol):
     ) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class _Partial:
     """A message of which frames are missing."""
 
-    __slots__ = ("head", "left", "method", "parts")
-
-    def __init__(self, method: Method) -> None:
-        self.method = method
-        self.head: bytes | None = None
-        self.left = 0
-        self.parts: list[bytes] = []
+    method: Method
+    head: bytes | None = None
+    left: int = 0
+    parts: list[bytes] = field(default_factory=list)
 
 
 class Inflow:
     def __init__(self, receiver: Receiver, limit: int = 0) -> None:
-        """``limit`` of a payload; 0: none."""
+        """``limit``: the largest payload in bytes; 0: no limit."""
         self.limit = limit
         self._receiver = receiver
         self._rest = b""
@@ -81,7 +80,7 @@ class Inflow:
         self._rest = data[start:] if start else data
 
     def forget(self, channel: int) -> None:
-        """The channel is closed: what was to come of a message will not come."""
+        """The channel is closed: the rest of a message will not arrive."""
         self._partial.pop(channel, None)
 
     def _check_envelope(self, kind: int, size: int) -> None:
@@ -91,7 +90,7 @@ class Inflow:
             raise FrameError(f"frame of {size} bytes, at most {self.limit} were agreed on")
 
     def _whole_delivery(self, data: bytes, channel: int, at: int, end: int, total: int) -> int:
-        """Where the message ends, if header and body are all there in one frame each; 0 if they are not."""
+        """The end of the message, if header and body have arrived in one frame each; else 0."""
         if total - end <= 8:
             return 0
         kind, owner, header_size = unpack_envelope(data, end + 1)
@@ -115,16 +114,9 @@ class Inflow:
             body, behind = b"", body_at
         number, bits = unpack_tag(data, middle)
         name = self._name
-        self._receiver.heard_delivery(
-            channel,
-            name(data[at + 1 : middle]),
-            number,
-            bits & 1 != 0,
-            name(data[middle + 10 : key_at]),
-            name(data[key_at + 1 : end]),
-            data[end + 8 + CONTENT_HEADER.size : header_end],
-            body,
-        )
+        tag, exchange, key = name(data[at + 1 : middle]), name(data[middle + 10 : key_at]), name(data[key_at + 1 : end])
+        head = data[end + 8 + CONTENT_HEADER.size : header_end]
+        self._receiver.heard_delivery(channel, tag, number, bits & 1 != 0, exchange, key, head, body)
         return behind
 
     def _name(self, raw: bytes) -> str:
@@ -166,17 +158,9 @@ class Inflow:
         if partial.left or partial.head is None:
             return
         del self._partial[channel]
-        method, body = partial.method, b"".join(partial.parts)
-        if isinstance(method, BasicDeliver):
-            self._receiver.heard_delivery(
-                channel,
-                method.consumer_tag,
-                method.delivery_tag,
-                method.redelivered,
-                method.exchange,
-                method.routing_key,
-                partial.head,
-                body,
-            )
+        got, head, body = partial.method, partial.head, b"".join(partial.parts)
+        if isinstance(got, BasicDeliver):
+            envelope = (got.consumer_tag, got.delivery_tag, got.redelivered, got.exchange, got.routing_key)
+            self._receiver.heard_delivery(channel, *envelope, head, body)
         else:
-            self._receiver.heard_content(channel, method, partial.head, body)
+            self._receiver.heard_content(channel, got, head, body)

@@ -1,8 +1,8 @@
 """Liveness checks of a connection.
 
-the read checker     nothing was read for two intervals: the connection is closed with an error
-the write checker    nothing was written for half an interval: a heartbeat is sent, whose echo refreshes the reads
-the connect checker  connecting and logging in take no longer than their time (Connection.open)
+read      nothing was read for two intervals: the connection is closed with an error
+write     nothing was written for half an interval: a heartbeat is sent
+connect   connecting and logging in have a timeout (Connection.open)
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Callable
 class KeepAlive:
     def __init__(self, interval: float, *, beat: Callable[[], None], dead: Callable[[], None]) -> None:
         """``interval`` 0: no checks."""
-        self.reads = 0  # counted up with each read and write
+        self.reads = 0  # counters, incremented with each read and write
         self.writes = 0
         self._seen = (0, 0)
         self._interval = interval
         self._beat = beat
         self._dead = dead
-        self._silent = 0  # half intervals without a read
+        self._silent = 0  # number of half intervals without a read
         self._timer: asyncio.TimerHandle | None = None
         if interval:
             self._again()

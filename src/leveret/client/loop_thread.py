@@ -1,11 +1,11 @@
-"""The thread that runs the asyncio core of the blocking APIs: one for all connections of a process.
+"""The thread that runs the event loop of the blocking APIs: one for all connections of a process.
 
-It starts with its first user and stops with its last. A call that needs a result is posted and waits on a lock until
-the loop has it. A call without a result is posted only: posts wait in a deque, and the loop is woken once for all posts
-that arrive while it is busy. Posts of one thread run in order.
+It starts with its first user and stops with its last. A call with a result is posted to the loop and waits on a lock
+for it. A call without a result is only posted: posts wait in a deque, and the loop is woken once for all posts that
+arrive while it is busy. Posts of one thread run in order.
 
-The thread does not keep the process alive. What was posted is sent before the process ends all the same: connections
-that are open then are closed, within a bound (``say_goodbye``).
+The thread does not keep the process alive. Posts are still sent before the process ends: connections that are open then
+are closed, within a time limit (``close_all_at_exit``).
 
 A forked process has the objects but not the thread: calls raise an error, and the process must connect again.
 """
@@ -21,20 +21,21 @@ from _thread import allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakSet
 
+from leveret.client.closable import Closable
 from leveret.client.errors import ClientError, Closed
 
 R = TypeVar("R")
 UNLIMITED = -1
-GOODBYE_SECONDS = 5.0  # for which the end of the process waits
+EXIT_SECONDS = 5.0  # that the end of the process waits
 log = logging.getLogger("leveret.client")
 
 
 class Answer(Generic[R]):
-    """A result of the loop. A future for threads with the methods of concurrent.futures.Future that are needed here, at
-    a fraction of its cost: one is made for each message that is published with confirms.
+    """A future for threads, with the methods of concurrent.futures.Future that are needed here, at a fraction of its
+    cost: one is created for each message that is published with confirms.
 
     The lock is held until the result is set; the waiting thread takes it and passes it on. ``is_asked``: whether a
     thread has retrieved the exception, or waits for the result.
@@ -55,7 +56,7 @@ class Answer(Generic[R]):
         return self._is_done
 
     def result(self, timeout: float | None = None) -> R:
-        """Waits for it, or for the error that came instead; TimeoutError if neither came in time."""
+        """Waits for the result and returns it, or raises the error. TimeoutError after ``timeout`` seconds."""
         if not self._is_done:
             self._wait(timeout)
         if self._problem is not None:
@@ -77,7 +78,7 @@ class Answer(Generic[R]):
         self._lock.release()
 
     def add_done_callback(self, callback: Callable[[Answer[R]], object]) -> None:
-        """Called on the loop's thread, or at once if the answer is there: it must not wait."""
+        """``callback`` is called on the loop's thread, or at once if the result is set: it must not block."""
         self._callbacks.append(callback)
         if self._is_done:
             self._run_callbacks()
@@ -97,7 +98,7 @@ class Answer(Generic[R]):
             self._run_callbacks()
 
     def _run_callbacks(self) -> None:
-        """Each once, though two threads may be here: one that adds, and the loop."""
+        """Each runs once, although two threads may be here: one that adds a callback, and the loop."""
         while self._callbacks:
             try:
                 callback = self._callbacks.pop(0)
@@ -105,12 +106,8 @@ class Answer(Generic[R]):
                 return
             try:
                 callback(self)
-            except Exception:  # the loop may be in the middle of something else
+            except Exception:  # it must not affect the code that set the result
                 log.exception("callback %r failed", callback)
-
-
-class Closable(Protocol):
-    async def close(self) -> None: ...
 
 
 class LoopThread:
@@ -123,14 +120,12 @@ class LoopThread:
         self.posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._is_woken = False
         self._is_over = False
-        self._is_forked = False
+        self.is_forked = False  # whether the thread belongs to the parent of this process
         self._tasks: dict[Answer[Any], asyncio.Task[None]] = {}
         self._undoing: set[asyncio.Future[object]] = set()
         self._open: WeakSet[Closable] = WeakSet()
         self._thread = threading.Thread(target=self._run, name="leveret-client", daemon=True)
         self._thread.start()
-
-    # ---- life
 
     @classmethod
     def take(cls) -> LoopThread:
@@ -142,8 +137,8 @@ class LoopThread:
             shared._holders += 1
             return shared
 
-    def let_go(self) -> None:
-        if self._is_forked:
+    def release(self) -> None:
+        if self.is_forked:
             return
         with self._sharing:
             self._holders -= 1
@@ -155,20 +150,20 @@ class LoopThread:
             self._thread.join()
 
     @classmethod
-    def leave_behind(cls) -> None:
-        """In a forked child: neither the thread nor the holder of the lock exist."""
+    def abandon_after_fork(cls) -> None:
+        """In a forked child, neither the thread nor the holder of the lock exists."""
         cls._sharing = threading.Lock()
         shared, cls._shared = cls._shared, None
         if shared is not None:
-            shared._is_over, shared._is_forked, shared._is_woken = True, True, False
+            shared._is_over, shared.is_forked, shared._is_woken = True, True, False
 
     def close_at_exit(self, connection: Closable) -> None:
-        """If it was not closed by then."""
+        """If it is still open then."""
         self._open.add(connection)
 
     @classmethod
-    def say_goodbye(cls) -> None:
-        """At the end of the process: what was posted before is sent, and the brokers have taken it."""
+    def close_all_at_exit(cls) -> None:
+        """At the end of the process: sends what was posted before, and waits for the brokers."""
         shared = cls._shared
         if shared is None or shared.is_current:
             return
@@ -179,7 +174,7 @@ class LoopThread:
             work.close()
             return
         with suppress(TimeoutError):
-            answer.result(GOODBYE_SECONDS)
+            answer.result(EXIT_SECONDS)
 
     async def _close_all(self) -> None:
         await asyncio.gather(*(each.close() for each in list(self._open)), return_exceptions=True)
@@ -187,12 +182,12 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        self._is_over = True  # from here on a post is refused
+        self._is_over = True  # from now on posts are refused
         self._loop.run_until_complete(self._end())
         self._loop.close()
 
     async def _end(self) -> None:
-        """Fail calls that arrived too late."""
+        """Fail calls that were posted too late."""
         while self.posts:
             self._drain()
         tasks: list[asyncio.Future[Any]] = [*self._tasks.values(), *self._undoing]
@@ -201,10 +196,10 @@ class LoopThread:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
 
-    # ---- work for the loop
+    # ---- posts
 
     def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Has it called on the loop. Hot path: runs for each message and each ack."""
+        """Call ``function`` on the loop. Hot path: runs for each message and each ack."""
         self.posts.append((function, arguments))
         if not self._is_woken:
             self._is_woken = True
@@ -215,34 +210,29 @@ class LoopThread:
             if self._is_over:
                 raise self._gone()
             self._loop.call_soon_threadsafe(self._drain)
-        except RuntimeError:  # the loop was closed between the question and the call
+        except RuntimeError:  # the loop was closed after the check
             raise self._gone() from None
         finally:
             if self._is_over:
-                self._is_woken = False  # the next one is refused, too
+                self._is_woken = False  # the next post is refused too
 
     def _gone(self) -> Closed:
-        if self._is_forked:
+        if self.is_forked:
             return Closed("the connection belongs to the process that forked this one: connect again in this process")
         return Closed("the connection is closed: connect again")
-
-    @property
-    def is_forked(self) -> bool:
-        """Whether this is a child of the process that had the thread."""
-        return self._is_forked
 
     @property
     def is_current(self) -> bool:
         return threading.current_thread() is self._thread
 
     def _drain(self) -> None:
-        self._is_woken = False  # first: what is posted from now on wakes the loop again
+        self._is_woken = False  # first, so that later posts wake the loop again
         posts = self.posts
-        for _ in range(len(posts)):  # no more than there are now, so that the loop comes to its sockets
+        for _ in range(len(posts)):  # not more than there are now, so that the loop handles its sockets
             function, arguments = posts.popleft()
             try:
                 function(*arguments)
-            except Exception as problem:  # noqa: BLE001  # one post must not take the others with it
+            except Exception as problem:  # noqa: BLE001  # one post must not affect the others
                 self._report(problem)
         if posts and not self._is_woken:
             self._is_woken = True
@@ -251,19 +241,19 @@ class LoopThread:
     def _report(self, problem: Exception) -> None:
         self._loop.call_exception_handler({"message": "a call on the client's loop failed", "exception": problem})
 
-    # ---- questions
+    # ---- calls with a result
 
     def call(self, work: Coroutine[Any, Any, R], undo: Callable[[R], Awaitable[object]] | None = None) -> R:
-        """Runs it on the loop and waits for what it returns, or raises what it raises.
+        """Runs ``work`` on the loop, waits for its result and returns it, or raises its error.
 
-        A call that is interrupted while it waits (Ctrl-C) leaves nothing behind: the work is cancelled, or, if it
-        cannot be undone that way, ``undo`` is called with its result.
+        A call that is interrupted while it waits (Ctrl-C) is undone: the work is cancelled, or, if that is not enough,
+        ``undo`` is called with its result.
         """
         try:
             self.refuse_own_thread()
             answer: Answer[R] = Answer()
             self.post(self._begin, work, answer)
-            if self._is_over and self._is_taken_back(self._begin, work, answer):
+            if self._is_over and self._is_withdrawn(self._begin, work, answer):
                 raise self._gone()
         except BaseException:
             work.close()
@@ -275,8 +265,8 @@ class LoopThread:
                 self.post(self._abandon, answer, undo)
             raise
 
-    def _is_taken_back(self, function: Callable[..., object], *arguments: Any) -> bool:
-        """Whether the post still waited, for a loop that is over. Else the loop has it, and sees to its answer."""
+    def _is_withdrawn(self, function: Callable[..., object], *arguments: Any) -> bool:
+        """Whether the post still waited, for a loop that has ended. Otherwise the loop sets its result."""
         while True:
             try:
                 self.posts.remove((function, arguments))
@@ -303,7 +293,7 @@ class LoopThread:
 
     def _finished(self, work: Coroutine[Any, Any, R], answer: Answer[R]) -> None:
         del self._tasks[answer]
-        if not answer.done():  # it was cancelled before it began
+        if not answer.done():  # it was cancelled before it started
             work.close()
             answer.set_exception(self._gone())
 
@@ -332,9 +322,9 @@ class LoopThread:
             work.add_done_callback(self._undoing.discard)
 
 
-atexit.register(LoopThread.say_goodbye)
+atexit.register(LoopThread.close_all_at_exit)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=LoopThread.leave_behind)
+    os.register_at_fork(after_in_child=LoopThread.abandon_after_fork)
 
 
 def new_loop() -> asyncio.AbstractEventLoop:

@@ -1,13 +1,17 @@
-"""Frames of basic.publish and basic.ack that are put together by hand, and what does not fit into one."""
+"""Frames of basic.publish and basic.ack, encoded by hand for speed, and IDs for published messages."""
 
 from __future__ import annotations
 
+from copy import copy
+from itertools import count
 from struct import Struct
+from uuid import uuid4
 
 from leveret.client.errors import ClientError
 from leveret.wire.constants import FRAME_BODY, FRAME_OVERHEAD
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import ENVELOPE, frame
+from leveret.wire.properties import Properties
 
 Route = tuple[str, str, bool]  # exchange, routing key, whether mandatory
 
@@ -28,12 +32,12 @@ def route_frame(channel: int, route: Route) -> bytes:
 
 
 def too_large(what: str, size: int, frame_max: int) -> ClientError:
-    """AMQP can split bodies only: the broker would close the connection for it."""
+    """AMQP can split only bodies. The broker would close the connection."""
     return ClientError(f"{what} would need a frame of {size} bytes, and {frame_max} were agreed on: raise frame_max")
 
 
 def refitted(frames: bytes, frame_max: int) -> bytes:
-    """The same message for a broker that takes smaller frames: its body is split anew."""
+    """The same message for a broker that accepts smaller frames: its body is split again."""
     if not frame_max or len(frames) <= frame_max:
         return frames
     parts, start, step = [], 0, frame_max - FRAME_OVERHEAD
@@ -47,3 +51,18 @@ def refitted(frames: bytes, frame_max: int) -> bytes:
             parts.append(frames[start:end])
         start = end
     return b"".join(parts)
+
+
+class MessageIds:
+    """Generates IDs for messages of one channel, by which duplicates are recognised. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._prefix = f"ID:{uuid4().hex}:"
+        self._numbers = count(1)
+
+    def stamped(self, properties: Properties) -> Properties:
+        """The properties with their message ID, or with a new one."""
+        if properties.message_id is None:
+            properties = copy(properties)
+            properties.message_id = self._prefix + str(next(self._numbers))
+        return properties

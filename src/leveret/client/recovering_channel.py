@@ -1,16 +1,16 @@
 """A channel that outlives its connection.
 
-Theory of operation. The object stays, with its number, its consumers and what is unconfirmed; only the connection below
-it is made anew. Three things make that invisible:
+Theory of operation. The object stays, with its number, its consumers and its unconfirmed messages; only the connection
+below it is replaced. Three things hide that from the application:
 
-- A question that was under way when the connection was lost is asked again on the next one (``_ask``). What was asked
-  and answered is recorded, and done again before anybody else is let in (``revive``).
-- Every publish carries a message id and is kept until the broker has confirmed it, whether or not the application asked
-  for confirms. ``go_live`` sends what is left again, in order; queues that know the id drop it.
-- Delivery tags go on growing: what the broker calls 1 on a new connection is ``_base`` + 1 here. A tag up to ``_base``
-  is of an earlier connection and unknown to the broker; the audit has the tag that replaces it.
+- A call that was pending when the connection was lost is repeated on the next one (``_call``). Calls with a lasting
+  effect are recorded, and repeated before the application can use the next connection (``restore``).
+- Every publish carries a message ID and is kept until the broker has confirmed it, with or without confirms of the
+  application. ``go_live`` sends the rest again, in order; queues that know the ID drop duplicates.
+- Delivery tags keep growing: tag 1 of a new connection becomes ``_base`` + 1 here. A tag up to ``_base`` belongs to an
+  earlier connection and is unknown to the broker; the audit has the tag that replaces it.
 
-A transaction does not survive. What was done in it is dropped, and its commit raises.
+A transaction does not survive: it is rolled back, and its commit raises.
 """
 
 from __future__ import annotations
@@ -21,30 +21,26 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from leveret.client.arrivals import Delivery, Fetched
-from leveret.client.channel import NO_PROPERTIES, Channel, Then
-from leveret.client.confirms import Confirms, Settled
-from leveret.client.deduplication import exists_without_it, with_deduplication
-from leveret.client.errors import Closed, Interrupted, told_by_peer
-from leveret.client.gate import Gate
-from leveret.client.mandatory import Likeness, likeness_of
-from leveret.client.message_ids import MessageIds
-from leveret.client.publish_frames import refitted
-from leveret.client.question import Question, Questions
-from leveret.client.queue_shorthand import LastQueue
+from leveret.client.channel import Channel
+from leveret.client.confirms import Confirms, Likeness, Settled
+from leveret.client.correlator import Then
+from leveret.client.errors import Closed, Interrupted, error_of_close
+from leveret.client.messages import Delivery, Fetched
+from leveret.client.pending_calls import Gate, PendingCall, PendingCalls
+from leveret.client.publish_frames import MessageIds, refitted
 from leveret.client.settlement import Settlement
 from leveret.client.subscriptions import Subscriptions
+from leveret.client.topology_record import LastQueue, exists_without_deduplication, with_deduplication
 from leveret.client.transaction import OpenTransaction, rolled_back, too_late
 from leveret.client.unconfirmed import Publication, Unconfirmed
 from leveret.errors import PreconditionFailed
 from leveret.wire import methods as m
-from leveret.wire.fields import Table
 from leveret.wire.frames import method_frame
 from leveret.wire.properties import Properties
 
 if TYPE_CHECKING:
-    from leveret.client.grace import Grace
     from leveret.client.recovering_connection import RecoveringConnection
+    from leveret.client.topology_recovery import GracePeriod
 
 
 class RecoveringChannel(Channel):
@@ -55,33 +51,33 @@ class RecoveringChannel(Channel):
         loop = asyncio.get_running_loop()
         self._owner = connection
         self._gate = Gate()  # open while the channel can be used
-        self.life = 0  # how many connections below it are gone
-        self._is_there = False  # at the broker, in this life
+        self.generation = 0  # how many connections below it are gone
+        self._is_there = False  # open at the broker, on this connection
         self._unconfirmed = Unconfirmed(loop)
-        self._is_confirming = False  # the broker, in this life
+        self._is_confirming = False  # the broker, on this connection
         self._is_transacted = False
         self._transaction = OpenTransaction()
         self._subscriptions = Subscriptions(connection.record)
         self._last_queue = LastQueue()
-        self._grace: Grace | None = None  # while it is being revived
-        self._questions = Questions(self)
-        self._stamps = count()  # of questions and publishes, in their order
+        self._grace: GracePeriod | None = None  # while the channel is restored
+        self._calls = PendingCalls(self)
+        self._stamps = count()  # of calls and publishes, in their order
         self._ids = MessageIds()
         self._settlement = Settlement(self, connection.audit)
 
-    # ---- lives
+    # ---- connections
 
     async def open(self) -> None:
         """Reconnecting opens the channels; on an open connection the channel is opened here."""
         with suppress(Interrupted):
             if self._owner.is_up:
                 await self._open_there()
-                if self._is_there:  # else the connection was lost between the answer and this moment
+                if self._is_there:  # otherwise the connection was lost right after the reply
                     self.go_live()
         await self.until_live()
 
     def _open_there(self) -> asyncio.Future[Any]:
-        opened = self._ask_now(m.ChannelOpen(), m.ChannelOpenOk)
+        opened = self._call_now(m.ChannelOpen())
         self._is_there, self._is_confirming = True, False
         return opened
 
@@ -91,26 +87,26 @@ class RecoveringChannel(Channel):
 
     async def until_live(self) -> None:
         self._refuse_closed()
-        self._owner.refuse_hopeless()
+        self._owner.refuse_in_outage()
         await self._gate.wait()
 
     def suspend(self, problem: Exception) -> None:
-        """The connection is gone; another one will come."""
+        """The connection is lost; another one will follow."""
         self._is_there = False
-        if self._problem is not None:  # and it was about to be closed
+        if self._problem is not None:  # it was being closed
             self.end(self._problem)
             return
         self._gate.shut()
-        self.life += 1
+        self.generation += 1
         self._transaction.lose(problem)
         self._is_confirming = False
-        self._settlement.begin_life()
+        self._settlement.next_connection()
         for consumer in self.consumers.values():
             self._settlement.let_go(self._subscriptions.take_back(consumer))
         self._correlator.end(Interrupted(str(problem)))
 
-    async def revive(self, grace: Grace) -> None:
-        """Everything as it was, on the connection that is there now."""
+    async def restore(self, grace: GracePeriod) -> None:
+        """Restore the state of the channel on the current connection."""
         self._grace = grace
         try:
             while True:
@@ -118,15 +114,15 @@ class RecoveringChannel(Channel):
                     await self._do_again()
                     return
                 except Interrupted:
-                    self._owner.refuse_fallen()
+                    self._owner.refuse_lost()
                     await grace.pause()
         finally:
             self._grace = None
 
     def heard(self, method: m.Method) -> None:
         if self._grace is not None and isinstance(method, m.ChannelClose) and not self.is_closed:
-            problem = told_by_peer(method.reply_code, method.reply_text, "channel")
-            if self._grace.covers(problem):  # what the broker ended is opened once more
+            problem = error_of_close(method.reply_code, method.reply_text, "channel")
+            if self._grace.covers(problem):  # the channel is opened again
                 self._write(method_frame(self.number, m.ChannelCloseOk()))
                 self.suspend(problem)
                 return
@@ -135,26 +131,26 @@ class RecoveringChannel(Channel):
     async def _do_again(self) -> None:
         await self._open_there()
         if self._is_transacted:
-            await self._ask_now(m.TxSelect(), m.TxSelectOk)
-        for method in self._subscriptions.again(self._owner.mark):
+            await self._call_now(m.TxSelect())
+        for method in self._subscriptions.again(self._owner.broker):
             if isinstance(method, m.BasicQos):
-                await self._ask_now(method, m.BasicQosOk)
+                await self._call_now(method)
             elif method.consumer_tag in self.consumers:
                 name = self._owner.record.current(method.queue)
                 self.consumers[method.consumer_tag].queue = name
-                await self._ask_now(self._owner.record.translated(method), m.BasicConsumeOk)
+                await self._call_now(self._owner.record.translated(method))
 
     def go_live(self) -> None:
-        """What was not confirmed and not answered goes out again, in its order, before anything new does."""
-        if self.is_closed:  # while it was opened again
+        """Unconfirmed messages and pending calls are sent again, in their order, before anything new."""
+        if self.is_closed:  # meanwhile
             return
         publications = self._unconfirmed.unsettled()
         if publications:
             self._confirm_on_the_wire()
-        left: list[Publication | Question] = [*publications, *self._questions.taken()]
+        left: list[Publication | PendingCall] = [*publications, *self._calls.taken()]
         for item in sorted(left, key=attrgetter("stamp")):
-            if isinstance(item, Question):
-                self._questions.put_now(item)
+            if isinstance(item, PendingCall):
+                self._calls.put_now(item)
             else:
                 item.frames = refitted(item.frames, self.connection.frame_max)
                 self._write(item.frames)
@@ -163,7 +159,7 @@ class RecoveringChannel(Channel):
     def give_up_waiting(self, problem: Exception) -> None:
         """The outage lasted too long: fail the waiting calls."""
         self._unconfirmed.end(problem)
-        self._questions.drop(problem)
+        self._calls.drop(problem)
         self._gate.turn_away(problem)
 
     def end(self, problem: Exception) -> None:
@@ -171,7 +167,7 @@ class RecoveringChannel(Channel):
         self._unconfirmed.end(problem)
         super().end(problem)
         self._subscriptions.end()
-        self._questions.drop(problem)
+        self._calls.drop(problem)
         self._gate.turn_away(problem)
 
     async def close(self) -> None:
@@ -181,46 +177,43 @@ class RecoveringChannel(Channel):
         if not self._is_there:
             self.end(problem)
             return
-        with suppress(Interrupted, Closed):  # the connection is lost: then it is closed, too
-            await self._say_goodbye(problem)
+        with suppress(Interrupted, Closed):  # the connection is lost: that closes the channel too
+            await self._send_close(problem)
 
-    # ---- questions
+    # ---- calls
 
-    def _ask_now(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
-        self._owner.refuse_fallen()
-        return super()._ask_now(method, *answers, then=then)
+    def _call_now(self, method: m.Method, then: Then = None) -> asyncio.Future[Any]:
+        self._owner.refuse_lost()
+        return super()._call_now(method, then)
 
-    def _ask(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
+    def _call(self, method: m.Method, then: Then = None) -> asyncio.Future[Any]:
         self._refuse_closed()
         method = self._last_queue.spelled_out(method)
 
-        def noted(answer: Any) -> Any:
-            result = answer if then is None else then(answer)
-            self._note(method, answer)
+        def noted(reply: Any) -> Any:
+            result = reply if then is None else then(reply)
+            self._note(method, reply)
             return result
 
-        def once() -> asyncio.Future[Any]:
-            return self._ask_now(self._owner.record.translated(method), *answers, then=noted)
-
-        question = Question(next(self._stamps), once)
+        call = PendingCall(next(self._stamps), lambda: self._call_now(self._owner.record.translated(method), noted))
         if not self.is_live:
-            self._owner.refuse_hopeless()
-        self._questions.put(question)
-        return question.result
+            self._owner.refuse_in_outage()
+        self._calls.put(call)
+        return call.result
 
-    def ask(self, method: m.Method, *answers: type[m.Method]) -> asyncio.Future[Any]:
-        """As all calls do: on this connection, or on the next."""
+    def repeat_until_answered(self, method: m.Method) -> asyncio.Future[Any]:
+        """For a connection to several brokers: calls the method on this connection or the next one."""
         if isinstance(method, m.ConfirmSelect):
             self.confirms = self._unconfirmed
-        return self._ask(method, *answers)
+        return self._call(method)
 
-    def _note(self, method: m.Method, answer: Any) -> None:
+    def _note(self, method: m.Method, reply: Any) -> None:
         match method:
             case m.BasicQos():
                 self._subscriptions.note_qos(method)
             case m.BasicConsume():
-                self._subscriptions.began(method, answer.consumer_tag)
-                self.consumers[answer.consumer_tag].queue = method.queue  # spelled out
+                self._subscriptions.began(method, reply.consumer_tag)
+                self.consumers[reply.consumer_tag].queue = method.queue
             case m.BasicCancel():
                 self._subscriptions.ended(method.consumer_tag)
             case m.TxSelect():
@@ -228,38 +221,27 @@ class RecoveringChannel(Channel):
             case m.ConfirmSelect():
                 self._is_confirming = True
             case _:
-                self._last_queue.note(answer)
-                self._owner.record.note(method, answer)
+                self._last_queue.note(reply)
+                self._owner.record.note(method, reply)
 
     def _cancelled(self, method: m.BasicCancel) -> None:
         self._subscriptions.ended_by_broker(method.consumer_tag)
         super()._cancelled(method)
 
-    async def declare_queue(
-        self,
-        name: str = "",
-        *,
-        passive: bool = False,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: Table | None = None,
-    ) -> m.QueueDeclareOk:
-        """A queue of this broker is declared to take each message id once, unless it is there without that."""
+    async def _declare_queue(self, method: m.QueueDeclare) -> m.QueueDeclareOk:
+        """Queues of Leveret are declared with deduplication, unless they exist without it."""
         self._refuse_closed()
-        asked = m.QueueDeclare(name, passive, durable, exclusive, auto_delete, False, arguments or {})
-        method = with_deduplication(asked) if self._owner.can_deduplicate else None
-        if method is not None:
+        deduplicating = with_deduplication(method) if self._owner.can_deduplicate else None
+        if deduplicating is not None:
             try:
-                answer: m.QueueDeclareOk = await self._owner.ask_aside(method, m.QueueDeclareOk)
+                reply: m.QueueDeclareOk = await self._owner.call_aside(deduplicating)
             except PreconditionFailed as problem:
-                if not exists_without_it(problem):
+                if not exists_without_deduplication(problem):
                     raise
             else:
-                self._note(method, answer)
-                return answer
-        answer = await self._ask(asked, m.QueueDeclareOk)
-        return answer
+                self._note(deduplicating, reply)
+                return reply
+        return await super()._declare_queue(method)
 
     # ---- publishing
 
@@ -271,30 +253,15 @@ class RecoveringChannel(Channel):
             self._write(method_frame(self.number, m.ConfirmSelect(nowait=True)))
             self._is_confirming = True
 
-    def send(
-        self,
-        body: bytes,
-        exchange: str = "",
-        routing_key: str = "",
-        properties: Properties = NO_PROPERTIES,
-        *,
-        mandatory: bool = False,
-    ) -> asyncio.Future[None] | None:
-        confirm = None if self.confirms is None else asyncio.get_running_loop().create_future()
-        self._refuse_closed()
-        self._owner.refuse_hopeless()
-        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
-        self.send_encoded(frames, confirm, likeness_of(frames, body) if mandatory else None)
-        return confirm
-
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
+        self._owner.refuse_in_outage()
         properties = self._ids.stamped(properties)
         if not exchange and self._owner.record.has_roles:
             routing_key = self._owner.record.current(routing_key)
         return super().encoded(body, exchange, routing_key, properties, mandatory)
 
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
-        problem = self._problem or self._owner.hopeless
+        problem = self._problem or self._owner.outage_error
         if problem is not None:
             if confirm is not None and not confirm.done():
                 confirm.set_exception(problem)
@@ -306,19 +273,6 @@ class RecoveringChannel(Channel):
                 self._confirm_on_the_wire()
                 self._write(frames)
             self._unconfirmed.keep(next(self._stamps), frames, confirm, mandatory)
-
-    async def publish(
-        self,
-        body: bytes,
-        exchange: str = "",
-        routing_key: str = "",
-        properties: Properties = NO_PROPERTIES,
-        *,
-        mandatory: bool = False,
-    ) -> None:
-        if not self.is_live and self.confirms is None:
-            await self.until_live()
-        await super().publish(body, exchange, routing_key, properties, mandatory=mandatory)
 
     def _settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
         self._unconfirmed.settle(tag, multiple=multiple, is_taken=is_taken)
@@ -333,15 +287,15 @@ class RecoveringChannel(Channel):
     async def commit(self) -> None:
         transaction = self._transaction
         if not transaction.is_dirty and transaction.void is None:
-            await super().commit()  # of nothing: it may as well be asked twice
+            await super().commit()  # it is empty, so it may be repeated
             return
         if transaction.void is None:
             with suppress(Interrupted):
-                await self._ask_now(m.TxCommit(), m.TxCommitOk)
+                await self._call_now(m.TxCommit())
                 transaction.is_dirty = False
                 return
         problem = transaction.void
-        await self.rollback()  # also of what was done since the connection is back
+        await self.rollback()  # also of what was done since the reconnect
         raise rolled_back(problem)
 
     async def rollback(self) -> None:
@@ -354,7 +308,7 @@ class RecoveringChannel(Channel):
         consumer = self.consumers.get(delivery.consumer_tag)
         queue = "" if consumer is None or consumer.no_ack else consumer.queue
         if self._settlement.is_new(delivery, queue, is_audited=not self._is_transacted):
-            if consumer is not None and self._subscriptions.is_read(consumer, delivery, self._owner.mark):
+            if consumer is not None and self._subscriptions.is_read(consumer, delivery, self._owner.broker):
                 self._settlement.ack(delivery.delivery_tag, multiple=False)
             else:
                 super().deliver(delivery)
@@ -362,17 +316,17 @@ class RecoveringChannel(Channel):
     async def get(self, queue: str, *, no_ack: bool = False) -> Fetched | None:
         queue = queue or self._last_queue.name
 
-        def renumbered(answer: Any) -> Any:
-            if isinstance(answer, Fetched):
+        def renumbered(reply: Any) -> Any:
+            if isinstance(reply, Fetched):
                 name = "" if no_ack else self._owner.record.current(queue)
-                if not self._settlement.is_new(answer, name, is_audited=not self._is_transacted):
-                    return m.BasicGet()  # the application has it already: the next one
-            return answer
+                if not self._settlement.is_new(reply, name, is_audited=not self._is_transacted):
+                    return m.BasicGet()  # the application has it already: fetch the next one
+            return reply
 
         while True:
-            answer = await self._fetch(queue, no_ack=no_ack, then=renumbered)
-            if not isinstance(answer, m.BasicGet):
-                return answer if isinstance(answer, Fetched) else None
+            reply = await self._fetch(queue, no_ack=no_ack, then=renumbered)
+            if not isinstance(reply, m.BasicGet):
+                return reply if isinstance(reply, Fetched) else None
 
     def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
         self._refuse_closed()
@@ -388,12 +342,12 @@ class RecoveringChannel(Channel):
         self.nack(delivery_tag, requeue=requeue)
 
     def _may_settle(self, tag: int) -> bool:
-        return not self._is_transacted or self._transaction.may_settle(is_known=self._settlement.knows(tag))
+        return not self._is_transacted or self._transaction.may_settle(is_known=self._settlement.is_current(tag))
 
     async def recover(self, *, requeue: bool = True) -> None:
-        self._settlement.end()  # the application wants to see them again
+        self._settlement.end()  # the application receives them again
         await super().recover(requeue=requeue)
 
     def write(self, method: m.Method) -> None:
-        if self._problem is None:  # else the broker hears nothing behind our close
+        if self._problem is None:  # the broker ignores everything after our close
             self._write(method_frame(self.number, method))

@@ -1,40 +1,61 @@
 """A connection that reconnects when it is lost, to the same broker or to another one of its addresses.
 
-For the application it stays one connection: channels, consumers and unconfirmed messages are kept, and calls and
+For the application it remains one connection: channels, consumers and unconfirmed messages are kept, and calls and
 publishes wait during an outage. Listeners get the events "lost", "reconnecting" and "reconnected".
 
-Some ends are final, and told to all as the end of any connection: ``close``, an error of ours that made the broker
-close the connection, all brokers refusing our login, and the last of a limited number of attempts.
+It ends like any other connection after ``close``, after an error of the client for which the broker closes the
+connection, if all brokers refuse the login, and after the last of a limited number of attempts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Self
 
 from leveret.client.address import Address
-from leveret.client.audit import Audit
-from leveret.client.broker_mark import BrokerMark
 from leveret.client.connection import CLOSE_SECONDS, Connection, Happening, Listener
 from leveret.client.correlator import Correlator
 from leveret.client.errors import ClientError, Closed, ConnectionLost, Interrupted
 from leveret.client.failover_uri import FOR_EVER, Plan
-from leveret.client.gate import Gate
-from leveret.client.grace import Grace
 from leveret.client.inflow import Inflow
+from leveret.client.pending_calls import Gate
 from leveret.client.recovering_channel import RecoveringChannel
-from leveret.client.side_channel import SideChannel
+from leveret.client.settlement import Audit
 from leveret.client.topology_record import TopologyRecord
-from leveret.client.topology_recovery import TopologyRecovery
+from leveret.client.topology_recovery import GracePeriod, SideChannel, TopologyRecovery
 from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.wire import methods as m
 
-PASSING = {320, 506, 541}  # a broker that closes with one of these may be back soon, or another may do better
+TEMPORARY = {320, 506, 541}  # after a close with one of these codes, another attempt or broker may succeed
+
+
+@dataclass(slots=True, frozen=True)
+class BrokerIdentity:
+    """Tells whether two connections reach the same broker."""
+
+    host: str
+    port: int
+    cluster: str
+    is_clustered: bool  # other addresses may belong to the same cluster, which shares all queues
+
+    @classmethod
+    def of(cls, address: Address, properties: Mapping[str, object]) -> BrokerIdentity:
+        is_leveret = str(properties.get("platform", "")).startswith("Leveret")
+        return cls(address.host, address.port, str(properties.get("cluster_name", "")), not is_leveret)
+
+    def may_be(self, other: BrokerIdentity) -> bool:
+        return self.is_surely(other) or self.cluster == other.cluster
+
+    def is_surely(self, other: BrokerIdentity) -> bool:
+        """Two brokers on one machine may have the same cluster name: then the address decides."""
+        if (self.host, self.port) == (other.host, other.port):
+            return True
+        return self.is_clustered and other.is_clustered and self.cluster == other.cluster
 
 
 class RecoveringConnection(Connection):
@@ -44,19 +65,17 @@ class RecoveringConnection(Connection):
         self.record = TopologyRecord()
         self.audit = Audit(plan.audit_depth) if plan.is_audited else None
         self.is_away = True
-        self.mark = BrokerMark.of(self.address, {})  # of the broker that was reached last
+        self.broker = BrokerIdentity.of(self.address, {})  # of the last connection
         self._gate = Gate()
         self._is_leaving = False
-        self._fallen: Exception | None = None  # why the connection that is being made is over already
-        self._aside = asyncio.Lock()  # for the number that is kept for the client's own channels
+        self._loss: Exception | None = None  # why the current connection is lost
+        self._aside = asyncio.Lock()  # held by the user of the reserved channel number
         self._worker: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
 
-    # ---- life
-
     @classmethod
     async def begin(cls, plan: Plan, listeners: Iterable[Listener] = ()) -> Self:
-        """Connected to one of the brokers."""
+        """Returns when one of the brokers is connected."""
         self = cls(plan)
         self.listeners.extend(listeners)
         try:
@@ -70,7 +89,7 @@ class RecoveringConnection(Connection):
 
     @classmethod
     def begin_later(cls, plan: Plan) -> Self:
-        """The same, without waiting: what is asked meanwhile waits."""
+        """Returns at once: calls wait until a broker is connected."""
         self = cls(plan)
         self._worker = asyncio.ensure_future(self._recover(plan.startup_attempts, "connected"))
         return self
@@ -81,21 +100,21 @@ class RecoveringConnection(Connection):
 
     async def until_up(self) -> None:
         self.refuse_closed()
-        self.refuse_hopeless()
+        self.refuse_in_outage()
         await self._gate.wait()
 
-    def refuse_fallen(self) -> None:
+    def refuse_lost(self) -> None:
         """The broker cannot reply."""
-        if self._fallen is not None:
-            raise Interrupted(str(self._fallen))
+        if self._loss is not None:
+            raise Interrupted(str(self._loss))
 
-    def refuse_hopeless(self) -> None:
-        if self.hopeless is not None:
-            raise self.hopeless.with_traceback(None)
+    def refuse_in_outage(self) -> None:
+        if self.outage_error is not None:
+            raise self.outage_error.with_traceback(None)
 
     async def close(self) -> None:
         if self.is_closed:
-            await self._clear()  # perhaps the last words to the broker are still under way
+            await self._clear()  # the close may not have been sent yet
             return
         self._is_leaving = True
         try:
@@ -110,62 +129,44 @@ class RecoveringConnection(Connection):
                 self._finish(Closed(f"the connection to {self.plan.shown} is closed"))
                 self._abort()
         await self._clear()
-        self.tell(Happening("closed"))
-
-    async def channel(self) -> RecoveringChannel:
-        await self.until_up()
-        channel = self.new_channel()
-        try:
-            await channel.open()
-        except BaseException:
-            channel.run(channel.close())  # the application never got it
-            raise
-        return channel
+        self.notify(Happening("closed"))
 
     def new_channel(self) -> RecoveringChannel:
-        """Not open yet: if there is no connection, it will be once there is."""
+        """Not open yet: if there is no connection, it will be opened by the next one."""
         self.refuse_closed()
         number = self.free_number()
         channel = self._channels[number] = RecoveringChannel(self, number)
         return channel
 
     async def update_secret(self, secret: str, reason: str = "") -> None:
-        """The next connection uses it, too."""
+        """Later connections use it too."""
         await self.until_up()
         await super().update_secret(secret, reason)
         addresses = tuple(replace(each, password=secret) for each in self.plan.addresses)
         self.plan = replace(self.plan, addresses=addresses)
 
-    async def ask_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
-        """On a channel of its own, so that a refusal harms no other; again if the connection is lost meanwhile."""
+    async def call_aside(self, method: m.Method) -> Any:
+        """On a channel of its own, which alone is closed by an error. Repeated if the connection is lost."""
         while True:
             await self.until_up()
             with suppress(Interrupted):
-                return await self.ask_once_aside(method, answer)
+                return await self.call_once_aside(method)
 
-    async def ask_once_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
+    async def call_once_aside(self, method: m.Method) -> Any:
         if len(self._channels) < self.channel_max - 1:
-            return await self._ask_on(super().free_number(), method, answer)
+            return await self._side_channel(super().free_number()).run_once(method)
         async with self._aside:
             before = self._channels.get(self.channel_max)
             if isinstance(before, SideChannel):  # its caller was cancelled
                 await before.until_gone()
-            return await self._ask_on(self.channel_max, method, answer)
+            return await self._side_channel(self.channel_max).run_once(method)
 
-    async def _ask_on(self, number: int, method: m.Method, answer: type[m.Method]) -> Any:
+    def _side_channel(self, number: int) -> SideChannel:
         channel = self._channels[number] = SideChannel(self, number)
-        try:
-            await channel.open()
-            result = await channel.do(method, answer)
-            await channel.close()
-        except BaseException:
-            if not channel.is_closed:
-                channel.run(channel.close())
-            raise
-        return result
+        return channel
 
     def free_number(self) -> int:
-        """For a channel of the application. The last number is kept for ``ask_aside``."""
+        """For a channel of the application. The last number is reserved for ``call_aside``."""
         number = super().free_number()
         if number == self.channel_max:
             raise NotAllowed(
@@ -175,44 +176,29 @@ class RecoveringConnection(Connection):
 
     @property
     def can_deduplicate(self) -> bool:
-        """Whether the broker's queues can drop what they have seen."""
+        """Whether queues of the broker can drop messages by their ID."""
         return self.plan.is_audited and str(self.server_properties.get("platform", "")).startswith("Leveret")
 
-    # ---- the loss
-
-    def lost(self, problem: Exception | None) -> None:
-        if self._is_leaving or self.is_closed:
-            super().lost(problem)
-            return
-        if not self._over.done():
-            self._over.set_result(None)
-        cause = f": {problem}" if problem is not None else ""
-        self._fall(ConnectionLost(f"the connection to {self.address.shown} was lost{cause}"))
-
-    def _closed_by_peer(self, problem: Exception) -> None:
-        assert self._transport is not None
-        transport = self._transport
-        self._end(problem)  # which tells the listeners
-        transport.close()
+    # ---- the loss of the connection
 
     def _give_up(self, problem: Exception) -> None:
-        self._fall(problem)
+        self._suspend(problem)
         self._abort()
 
-    def _end(self, problem: Exception, *, keep: asyncio.Future[Any] | None = None) -> None:
-        is_passing = isinstance(problem, ConnectionLost) or getattr(problem, "code", 0) in PASSING
+    def _fail(self, problem: Exception) -> None:
+        is_temporary = isinstance(problem, ConnectionLost) or getattr(problem, "code", 0) in TEMPORARY
         if self._is_leaving or self.is_closed:
-            super()._end(problem, keep=keep)
-        elif is_passing or not self.is_up:
-            self._fall(problem)
+            super()._fail(problem)
+        elif is_temporary or not self.is_up:
+            self._suspend(problem)
         else:
             self._finish(problem)
-            self.tell(Happening("lost", str(problem), problem))
-            self.tell(Happening("closed", str(problem), problem))
+            self.notify(Happening("lost", str(problem), problem))
+            self.notify(Happening("closed", str(problem), problem))
 
-    def _fall(self, problem: Exception) -> None:
+    def _suspend(self, problem: Exception) -> None:
         was_up = self.is_up
-        self._fallen = problem
+        self._loss = problem
         self.is_away = True
         self._gate.shut()
         self._keep_alive.stop()
@@ -225,14 +211,14 @@ class RecoveringConnection(Connection):
         self.congested(False)
         if self.is_blocked:
             self.is_blocked = False
-            self.tell(Happening("unblocked", "the connection is gone"))
+            self.notify(Happening("unblocked", "the connection is gone"))
         if not was_up or self._is_leaving:
             return
         if self.plan.attempts == 0:
             self._finish(problem)
-        self.tell(Happening("lost", str(problem), problem))
+        self.notify(Happening("lost", str(problem), problem))
         if self.is_closed:
-            self.tell(Happening("closed", str(problem), problem))
+            self.notify(Happening("closed", str(problem), problem))
             return
         if self.plan.patience is not None:
             self._patience = self._loop.call_later(self.plan.patience, self._lose_patience)
@@ -240,48 +226,46 @@ class RecoveringConnection(Connection):
 
     def _lose_patience(self) -> None:
         text = f"there has been no connection to {self.plan.shown} for {self.plan.patience:g} s"
-        self.hopeless = ConnectionLost(f"{text}: is a broker there? The option 'timeout' says how long to wait")
-        self._gate.turn_away(self.hopeless)
-        for channel in list(self._channels.values()):
-            if isinstance(channel, RecoveringChannel):
-                channel.give_up_waiting(self.hopeless)
+        self.outage_error = ConnectionLost(f"{text}: is a broker there? The option 'timeout' says how long to wait")
+        self._gate.turn_away(self.outage_error)
+        for channel in self._recovering():
+            channel.give_up_waiting(self.outage_error)
 
     def _finish(self, problem: Exception) -> None:
-        """For good."""
+        """No further connection follows."""
         self._forget_patience()
         self.is_away = False
         self._problem = problem
         self._gate.turn_away(problem)
-        super()._end(problem)
+        self._end(problem)
 
     def _forget_patience(self) -> None:
-        self.hopeless = None
+        self.outage_error = None
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
-    # ---- the next life
+    # ---- the next connection
 
     async def _recover(self, rounds: int, kind: Any) -> None:
-        self.tell(Happening("reconnecting", self.plan.shown))
+        self.notify(Happening("reconnecting", self.plan.shown))
         try:
             await self._reach(rounds)
-        except Exception as problem:  # noqa: BLE001  # any error: no other task reconnects, and callers wait
+        except Exception as problem:  # noqa: BLE001  # any error: no other task reconnects, and calls wait
             self._finish(problem)
             await self._clear()
-            self.tell(Happening("closed", str(problem), problem))
+            self.notify(Happening("closed", str(problem), problem))
         else:
             self._come_up(kind)
 
     def _come_up(self, kind: Any) -> None:
-        """Nothing was awaited since the last channel was revived."""
+        """Called without an await after the last channel was restored."""
         self._forget_patience()
-        for channel in list(self._channels.values()):
-            if isinstance(channel, RecoveringChannel):
-                channel.go_live()
+        for channel in self._recovering():
+            channel.go_live()
         self.is_away = False
         self._gate.open()
-        self.tell(Happening(kind, self.address.shown))
+        self.notify(Happening(kind, self.address.shown))
 
     async def _reach(self, rounds: int) -> None:
         problem: Exception | None = None
@@ -295,7 +279,7 @@ class RecoveringConnection(Connection):
                 except (ClientError, AmqpError) as trouble:
                     problem = trouble
                     refusals += _is_refusal(trouble)
-                    self.tell(Happening("attempt failed", f"{address.shown}: {trouble}", trouble))
+                    self.notify(Happening("attempt failed", f"{address.shown}: {trouble}", trouble))
             if refusals == len(self.plan.addresses) and problem is not None:
                 raise problem
             if rounds != FOR_EVER and number >= rounds:
@@ -311,25 +295,25 @@ class RecoveringConnection(Connection):
 
     async def _try(self, address: Address) -> None:
         await self._clear()
-        self.address, self._inflow.limit, self._fallen = address, address.frame_max, None
+        self.address, self._inflow.limit, self._loss = address, address.frame_max, None
         await self._establish()
         grace = self._grace()
         await TopologyRecovery(self, grace).everything()
-        await self._revive_channels(grace)
+        await self._restore_channels(grace)
 
-    def _grace(self) -> Grace:
-        grace = Grace(self.heartbeat, self._told_to_wait)
-        before, self.mark = self.mark, BrokerMark.of(self.address, self.server_properties)
-        if not before.may_be(self.mark):
+    def _grace(self) -> GracePeriod:
+        grace = GracePeriod(self.heartbeat, self._retry_refused)
+        before, self.broker = self.broker, BrokerIdentity.of(self.address, self.server_properties)
+        if not before.may_be(self.broker):
             grace.end()
         return grace
 
-    def _told_to_wait(self, problem: AmqpError) -> None:
+    def _retry_refused(self, problem: AmqpError) -> None:
         text = f"{self.address.shown} has not noticed yet that the last connection is gone: {problem}"
-        self.tell(Happening("attempt failed", text, problem))
+        self.notify(Happening("attempt failed", text, problem))
 
     async def _clear(self) -> None:
-        """Nothing of the last connection is left, and nothing of it will be heard."""
+        """Drop everything that belongs to the previous connection."""
         if self._transport is not None:
             self._abort()
             await asyncio.wait([self._over], timeout=CLOSE_SECONDS)
@@ -340,17 +324,17 @@ class RecoveringConnection(Connection):
         self._out.clear()
         self._out_size = 0
 
-    async def _revive_channels(self, grace: Grace) -> None:
+    async def _restore_channels(self, grace: GracePeriod) -> None:
         done: set[RecoveringChannel] = set()
         while waiting := [each for each in self._recovering() if each not in done]:
             for channel in waiting:
                 done.add(channel)
                 try:
-                    await channel.revive(grace)
+                    await channel.restore(grace)
                 except LeveretError:
-                    if not channel.is_closed:  # else the channel has told its owner
+                    if not channel.is_closed:  # otherwise the channel has reported it
                         raise
-            self.refuse_fallen()
+            self.refuse_lost()
 
     def _recovering(self) -> list[RecoveringChannel]:
         return [each for each in self._channels.values() if isinstance(each, RecoveringChannel)]
@@ -358,4 +342,4 @@ class RecoveringConnection(Connection):
 
 def _is_refusal(problem: Exception) -> bool:
     """Another attempt would end the same way."""
-    return isinstance(problem, AmqpError) and problem.code not in PASSING
+    return isinstance(problem, AmqpError) and problem.code not in TEMPORARY

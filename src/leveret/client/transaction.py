@@ -1,4 +1,4 @@
-"""The open transaction of a channel that outlives its connection. It does not: what was done in it is void then."""
+"""The open transaction of a recovering channel. It becomes void with the loss of the connection."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from leveret.client.errors import ClientError, ConnectionLost, TransactionRolled
 
 
 class OpenTransaction:
-    __slots__ = ("is_dirty", "void")
-
     def __init__(self) -> None:
-        self.is_dirty = False  # something was done in it
+        self.is_dirty = False  # it is not empty
         self.void: Exception | None = None  # why it cannot be committed
 
     def begin(self) -> None:
         self.is_dirty, self.void = False, None
 
     def lose(self, problem: Exception) -> None:
-        """The connection."""
+        """The connection is lost."""
         if self.is_dirty:
             self.is_dirty, self.void = False, problem
 
@@ -26,7 +24,7 @@ class OpenTransaction:
         return self._may()
 
     def may_settle(self, *, is_known: bool) -> bool:
-        """What another connection was given cannot be committed with the rest."""
+        """Messages that an earlier connection delivered cannot be settled in it."""
         if not is_known and self.void is None:
             self.void = ConnectionLost("it settles what was delivered before")
         return self._may()

@@ -20,17 +20,17 @@ class Listener(Protocol):
     def received(self, data: bytes) -> None: ...
 
     def lost(self, problem: Exception | None) -> None:
-        """Nothing more will come, and nothing more can be sent."""
+        """Nothing more can be received or sent."""
 
     def congested(self, is_so: bool) -> None:
-        """Whether more is waiting to be sent than is good."""
+        """Whether too many bytes wait to be sent."""
 
 
 class Transport(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None:
-        """When everything is sent."""
+        """After everything is sent."""
 
     def abort(self) -> None:
         """At once."""
@@ -43,11 +43,11 @@ OPENERS: dict[str, str] = {
     "ws": "leveret.client.ws_transport:open_ws",
     "http": "leveret.client.http_tunnel:open_tunnel",
 }
-"""The module that opens each transport, imported on first use together with its libraries."""
+"""The functions that open each transport. Their modules and libraries are imported on first use."""
 
 
 async def open_transport(address: Address, listener: Listener) -> Transport:
-    """The first link of the chain: docs/internals/client.md has all of it."""
+    """The first component of the chain in docs/internals/client.md."""
     module, _, name = OPENERS[address.transport].partition(":")
     opener: Opener = getattr(import_module(module), name)
     return await opener(address, listener)
@@ -59,10 +59,10 @@ async def open_transport(address: Address, listener: Listener) -> Transport:
 class TcpTransport(asyncio.Protocol):
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._socket: asyncio.Transport = None  # type: ignore[assignment]  # given by connection_made, first of all
+        self._socket: asyncio.Transport = None  # type: ignore[assignment]  # set by connection_made, which is called first
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
+        self._socket = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         self._listener.received(data)
@@ -95,7 +95,7 @@ async def open_tcp(address: Address, listener: Listener) -> TcpTransport:
 
 
 def security_of(address: Address) -> dict[str, Any]:
-    """What asyncio is told of TLS, when it connects."""
+    """The TLS arguments of asyncio.open_connection and loop.create_connection."""
     if not address.is_tls:
         return {}
     return {"ssl": tls_of(address), "server_hostname": address.server_name or address.host}
@@ -104,7 +104,7 @@ def security_of(address: Address) -> dict[str, Any]:
 def tls_of(address: Address) -> ssl.SSLContext:
     for name in ("cacertfile", "certfile", "keyfile"):
         file = getattr(address, name)
-        if file and not Path(file).is_file():  # ssl would not say which
+        if file and not Path(file).is_file():  # the error of ssl does not name it
             raise AddressError(f"'{name}' of {address.shown} names no file: '{file}'")
     context = ssl.create_default_context(cafile=address.cacertfile or None)
     if not address.verify:

@@ -1,29 +1,27 @@
-"""What was published and is not confirmed, with its frames, so that it can be sent again on another connection.
+"""Unconfirmed publishes of a recovering channel, with their frames, so that they can be sent again.
 
-The broker numbers what it is sent on a channel from 1 without gaps. With a new connection the numbers begin anew:
-``unsettled`` gives what is still open, in the order of publishing, and the first of it gets the number 1.
+The broker numbers the publishes of a channel from 1 without gaps. On a new connection the numbers start again:
+``unsettled`` returns what is still unconfirmed, in the order of publishing, and its first gets number 1.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 
-from leveret.client.arrivals import Returned
-from leveret.client.confirms import NOT_TAKEN, Confirms, Settled
+from leveret.client.confirms import NOT_TAKEN, Confirms, Likeness, Settled, place_of
 from leveret.client.errors import Nacked, Unroutable
-from leveret.client.mandatory import Likeness, place_of
+from leveret.client.messages import Returned
 
 
+@dataclass(slots=True, eq=False)
 class Publication:
-    __slots__ = ("confirm", "frames", "is_returned", "is_settled", "stamp")
-
-    def __init__(self, stamp: int, frames: bytes, confirm: Settled | None) -> None:
-        self.stamp = stamp  # grows from one to the next
-        self.frames = frames
-        self.confirm = confirm  # None: published without a confirm; it is resent all the same
-        self.is_settled = False
-        self.is_returned = False
+    stamp: int  # increases with each publish
+    frames: bytes
+    confirm: Settled | None  # None: the application does not use confirms
+    is_settled: bool = False
+    is_returned: bool = False
 
     def succeed(self) -> None:
         if self.confirm is not None and not self.is_returned and not self.confirm.done():
@@ -34,30 +32,28 @@ class Publication:
 
 
 class Unconfirmed(Confirms):
-    __slots__ = ("_line", "_number", "_returnable")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._number = 1  # of the first in the line
+        self._number = 1  # of the first in _line
         self._line: deque[Publication] = deque()
-        self._returnable: deque[tuple[Publication, Likeness]] = deque()  # those in the line that are mandatory
+        self._returnable: deque[tuple[Publication, Likeness]] = deque()  # the mandatory ones of _line
 
     def keep(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
         publication = Publication(stamp, frames, confirm)
         self._line.append(publication)
         if likeness is not None:
             self._returnable.append((publication, likeness))
-        self._lost = None  # of those before, which failed one by one
+        self._lost = None  # the earlier ones failed one by one
         self.open += 1
 
     def unsettled(self) -> list[Publication]:
-        """What is to be sent again, numbered from 1. What came back to its publisher is not."""
+        """The publishes to be sent again, numbered from 1, without those that were returned."""
         for each in self._line:
             if each.is_returned:
                 self._leave(each)
         self._line = deque(each for each in self._line if not each.is_settled)
         self._number = 1
-        self._tell_if_quiet()
+        self._resolve_if_quiet()
         return list(self._line)
 
     def settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
@@ -73,10 +69,10 @@ class Unconfirmed(Confirms):
                 self._number += 1
         while self._returnable and self._returnable[0][0].is_settled:
             self._returnable.popleft()
-        self._tell_if_quiet()
+        self._resolve_if_quiet()
 
     def _answer(self, publication: Publication, *, is_taken: bool) -> None:
-        if publication.is_settled:  # out of turn, before
+        if publication.is_settled:  # out of order, before
             return
         self._leave(publication)
         if is_taken:
@@ -85,7 +81,7 @@ class Unconfirmed(Confirms):
             self._fail(publication, Nacked(NOT_TAKEN))
 
     def _fail(self, publication: Publication, problem: Exception) -> None:
-        """A returned message has failed already, though a publisher to several brokers may still wait."""
+        """A returned message has failed already, although a publisher to several brokers may still wait."""
         if publication.confirm is not None and not publication.is_returned:
             self.fail(publication.confirm, problem)
 
@@ -103,7 +99,7 @@ class Unconfirmed(Confirms):
             publication.is_returned = True
 
     def end(self, problem: Exception) -> None:
-        """It will not be resent."""
+        """Nothing is sent again."""
         line, self._line, self._returnable = self._line, deque(), deque()
         for each in line:
             self._fail(each, problem)

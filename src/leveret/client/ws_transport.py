@@ -1,13 +1,12 @@
-"""AMQP over a WebSocket: the bytes go in binary messages, and where one ends means nothing.
+"""AMQP over a WebSocket: the bytes are sent in binary messages, whose boundaries have no meaning.
 
-What waits to be sent is counted by the socket below, so back-pressure is the same as without the WebSocket.
+The socket below counts the bytes that wait to be sent, so back-pressure is the same as without the WebSocket.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import cast
 
 from websockets.client import ClientProtocol
 from websockets.exceptions import InvalidStatus
@@ -19,116 +18,102 @@ from websockets.uri import WebSocketURI
 
 from leveret.client.address import Address
 from leveret.client.errors import ConnectionLost
-from leveret.client.transports import Listener, security_of
+from leveret.client.transports import Listener, TcpTransport, security_of
 
 PATH = "/ws"
 SUBPROTOCOL = Subprotocol("amqp")
-PIECE = 64 << 10  # bytes in one frame of ours
-LARGEST_PIECE = 16 << 20  # in one frame of the broker's
-GOODBYE = 5.0  # seconds for the broker to close, after we have
+PIECE = 64 << 10  # bytes in one frame that is sent
+LARGEST_PIECE = 16 << 20  # bytes in one frame that is received
+CLOSE_SECONDS = 5.0  # for the broker to close the socket
 
 _frame_log = logging.getLogger("leveret.client.websocket")
-_frame_log.setLevel(logging.ERROR)  # the library tells of every connection
+_frame_log.setLevel(logging.ERROR)  # the library logs every connection
 
 
-class WsTransport(asyncio.Protocol):
+class WsTransport(TcpTransport):
     def __init__(self, address: Address, listener: Listener) -> None:
+        super().__init__(listener)
         self._address = address
-        self._listener = listener
         uri = WebSocketURI(address.is_tls, address.host, address.port, PATH, "")
-        self._speech = ClientProtocol(
+        self._protocol = ClientProtocol(
             uri, subprotocols=[SUBPROTOCOL], max_size=(None, LARGEST_PIECE), logger=_frame_log
         )
         self._loop = asyncio.get_running_loop()
-        self._socket: asyncio.Transport = None  # type: ignore[assignment]  # given by connection_made, first of all
         self._reaper: asyncio.TimerHandle | None = None
-        self.shaken: asyncio.Future[None] = self._loop.create_future()  # hands
-
-    # ---- the loop calls
+        self.handshake: asyncio.Future[None] = self._loop.create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
-        self._speech.send_request(self._speech.connect())
+        super().connection_made(transport)
+        self._protocol.send_request(self._protocol.connect())
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        self._speech.receive_data(data)
-        heard: list[bytes] = []
-        for event in self._speech.events_received():
+        self._protocol.receive_data(data)
+        received: list[bytes] = []
+        for event in self._protocol.events_received():
             if isinstance(event, Response):
-                self._welcomed()
+                self._end_handshake()
             elif isinstance(event, Frame) and event.opcode in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):
-                heard.append(bytes(event.data))
+                received.append(bytes(event.data))
         self._flush()
-        if heard:
-            self._listener.received(heard[0] if len(heard) == 1 else b"".join(heard))
-        if self._speech.close_expected():
+        if received:
+            self._listener.received(received[0] if len(received) == 1 else b"".join(received))
+        if self._protocol.close_expected():
             self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reaper is not None:
             self._reaper.cancel()
-        if not self._speech.reader.eof:
-            self._speech.receive_eof()
-        self._welcomed()
-        if not self.shaken.cancelled() and self.shaken.exception() is None:
+        if not self._protocol.reader.eof:
+            self._protocol.receive_eof()
+        self._end_handshake()
+        if not self.handshake.cancelled() and self.handshake.exception() is None:
             self._listener.lost(exc or self._cause())
 
-    def pause_writing(self) -> None:
-        self._listener.congested(True)
-
-    def resume_writing(self) -> None:
-        self._listener.congested(False)
-
-    # ---- the connection calls
-
     def write(self, data: bytes) -> None:
-        if self._speech.state is OPEN:
+        if self._protocol.state is OPEN:
             view = memoryview(data)
             for start in range(0, len(view), PIECE):
-                self._speech.send_binary(view[start : start + PIECE])
+                self._protocol.send_binary(view[start : start + PIECE])
             self._flush()
 
     def close(self) -> None:
-        if self._speech.state is OPEN:
-            self._speech.send_close(CloseCode.NORMAL_CLOSURE)
+        if self._protocol.state is OPEN:
+            self._protocol.send_close(CloseCode.NORMAL_CLOSURE)
             self._flush()
         self._end_soon()
 
-    def abort(self) -> None:
-        self._socket.abort()
-
-    # ----
-
-    def _welcomed(self) -> None:
+    def _end_handshake(self) -> None:
         """Resolve the future of the handshake."""
-        if self.shaken.done():
+        if self.handshake.done():
             return
-        problem = self._speech.handshake_exc
-        if problem is None and self._speech.state is OPEN:
-            self.shaken.set_result(None)
+        problem = self._protocol.handshake_exc
+        if problem is None and self._protocol.state is OPEN:
+            self.handshake.set_result(None)
         else:
-            self.shaken.set_exception(ConnectionLost(f"no WebSocket at {self._address.shown}{PATH}: {_told(problem)}"))
+            self.handshake.set_exception(
+                ConnectionLost(f"no WebSocket at {self._address.shown}{PATH}: {_reason(problem)}")
+            )
 
     def _flush(self) -> None:
-        parts = [part for part in self._speech.data_to_send() if part]  # an empty one stands for the end
+        parts = [part for part in self._protocol.data_to_send() if part]  # an empty part marks the end
         if parts and not self._socket.is_closing():
             self._socket.write(b"".join(parts))
 
     def _end_soon(self) -> None:
-        """The broker closes the socket; if it does not, we do."""
+        """The broker closes the socket; abort it if the broker does not."""
         if self._reaper is None:
-            self._reaper = self._loop.call_later(GOODBYE, self._socket.abort)
+            self._reaper = self._loop.call_later(CLOSE_SECONDS, self._socket.abort)
 
     def _cause(self) -> Exception | None:
-        """Why the broker, or the library, ended it; None for an orderly end."""
-        said = self._speech.close_rcvd
-        if said is not None and said.code not in (CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD):
-            return ConnectionLost(f"the WebSocket was closed with {said.code} {said.reason}".rstrip())
-        return self._speech.parser_exc if not isinstance(self._speech.parser_exc, EOFError) else None
+        """Why the broker or the library closed it; None after a normal close."""
+        close = self._protocol.close_rcvd
+        if close is not None and close.code not in (CloseCode.NORMAL_CLOSURE, CloseCode.NO_STATUS_RCVD):
+            return ConnectionLost(f"the WebSocket was closed with {close.code} {close.reason}".rstrip())
+        return self._protocol.parser_exc if not isinstance(self._protocol.parser_exc, EOFError) else None
 
 
-def _told(problem: Exception | None) -> str:
+def _reason(problem: Exception | None) -> str:
     if isinstance(problem, InvalidStatus):
         answer = problem.response
         text = bytes(answer.body or b"").decode(errors="replace")
@@ -141,7 +126,7 @@ async def open_ws(address: Address, listener: Listener) -> WsTransport:
         lambda: WsTransport(address, listener), address.host, address.port, **security_of(address)
     )
     try:
-        await transport.shaken
+        await transport.handshake
     except BaseException:
         transport.abort()
         raise

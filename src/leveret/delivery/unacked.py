@@ -53,6 +53,12 @@ def requeue(portions: list[Portion]) -> None:
         holder.restore(len(messages))
 
 
+def give_back(portions: list[Portion]) -> None:
+    """Requeue messages whose holder was closed before it settled them."""
+    for holder, lane, sequence, messages, count in portions:
+        holder.queue.requeue(lane, sequence, messages, count, tried=False)
+
+
 def drop(portions: list[Portion]) -> None:
     for holder, lane, sequence, messages, _ in portions:
         holder.queue.drop(lane, sequence, messages)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from leveret.server.admission import ADMITTED, Admitted
 from leveret.server.logins import is_gone
+from leveret.session.amqp_connection import AmqpConnection
 from leveret.session.connection import Connection, Login
 from leveret.wire.grammar import Step
 
@@ -66,7 +67,7 @@ class AmqpProtocol(asyncio.Protocol):
         self.session: Connection = self._listener.admit(self, name)
 
     def open_session(self, broker: Broker, login: Login, limits: Limits, name: str) -> Connection:
-        return Connection(broker, self, login, limits, name)
+        return AmqpConnection(broker, self, login, limits, name)
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
@@ -136,7 +137,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     @property
     def is_told(self) -> bool:
-        return self.session.supports_authentication_failure_close
+        return self.session.expects_login_reply
 
     def is_gone(self) -> bool:
         return is_gone(self._transport)

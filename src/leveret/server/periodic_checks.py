@@ -63,12 +63,12 @@ class PeriodicChecks:
     def _check_heartbeat(self, protocol: AmqpProtocol) -> None:
         session = protocol.session
         interval = session.heartbeat
-        if session.intake.has_received or session.is_paused:  # while reading is paused, heartbeats cannot arrive
+        if session.has_received or session.is_paused:  # while reading is paused, heartbeats cannot arrive
             protocol.idle_in = 0.0
         else:
             protocol.idle_in += INTERVAL
         protocol.idle_out = 0.0 if session.outbox.has_sent else protocol.idle_out + INTERVAL
-        session.intake.has_received = session.outbox.has_sent = False
+        session.has_received = session.outbox.has_sent = False
         if not interval:
             return
         if protocol.idle_in >= 2 * interval:

@@ -1,48 +1,34 @@
-"""The asyncio protocol of a STOMP connection: a STOMP session translates between the socket and an AMQP session.
-
-For the AMQP session this is the peer: what it writes goes to the STOMP session, which translates it.
-Heart-beats are handled here, since they use real time.
-"""
+"""The asyncio protocol of a STOMP connection. Heart-beats are handled here, since they use real time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.server.amqp_protocol import AmqpProtocol
-from leveret.session.connection import Connection, Login
+from leveret.session.connection import Login
 from leveret.session.limits import Limits
-from leveret.stomp.amqp_client import CONSUMING
+from leveret.stomp.connection import StompConnection
 from leveret.stomp.frame import HEARTBEAT
 from leveret.stomp.frame_reader import after_login
-from leveret.stomp.session import StompSession
-from leveret.wire.constants import DEFAULT_FRAME_MAX
 
 MISSES = 2  # intervals without a byte, after which a connection counts as lost
 
 
 class StompProtocol(AmqpProtocol):
-    """One accepted socket. Implements session.connection.Peer and stomp.session.StompTransport."""
+    """One accepted socket. Implements stomp.connection.StompTransport."""
 
-    __slots__ = ("_missed", "_read_before", "_receive_timer", "_send_timer", "_written_before", "stomp")
+    __slots__ = ("_missed", "_read_before", "_receive_timer", "_send_timer", "_written_before")
 
-    stomp: StompSession
+    session: StompConnection
 
-    def open_session(self, broker: Broker, login: Login, limits: Limits, name: str) -> Connection:
-        inside = replace(
-            limits,
-            channel_max=max(limits.channel_max, CONSUMING),
-            frame_max=max(limits.frame_max, DEFAULT_FRAME_MAX),  # headers of a STOMP frame must fit an AMQP frame
-        )
-        connection = Connection(broker, self, login, inside, name)
-        self.stomp = StompSession(self, connection)
+    def open_session(self, broker: Broker, login: Login, limits: Limits, name: str) -> StompConnection:
         self._send_timer: asyncio.TimerHandle | None = None
         self._receive_timer: asyncio.TimerHandle | None = None
         self._missed = self._read_before = self._written_before = 0
-        return connection
+        return StompConnection(broker, self, login, limits, name)
 
     def largest_frame(self) -> int:
         """Bytes: over WebSocket most clients send a STOMP frame as one WebSocket message."""
@@ -50,34 +36,15 @@ class StompProtocol(AmqpProtocol):
         return limits.head + limits.body + 1
 
     def gather(self, size: int) -> None:
-        self.stomp.gather(size)
-
-    # ---- for the event loop
-
-    def data_received(self, data: bytes) -> None:
-        self.received += len(data)
-        self.reads += 1
-        self.stomp.receive(data)
+        self.session.gather(size)
 
     def connection_lost(self, error: Exception | None) -> None:
         for timer in (self._send_timer, self._receive_timer):
             if timer is not None:
                 timer.cancel()
-        self.stomp.lost()
         super().connection_lost(error)
 
-    # ---- for the AMQP session
-
-    def write(self, data: bytes) -> None:
-        self.stomp.receive_amqp(data)
-
-    def write_pieces(self, pieces: list[bytes]) -> None:
-        self.stomp.receive_amqp(b"".join(pieces))
-
-    # ---- for the STOMP session
-
-    def write_out(self, data: bytes) -> None:
-        super().write(data)
+    # ---- for the session
 
     def soon(self, call: Callable[[], None]) -> None:
         self._listener.loop.call_soon(call)
@@ -91,7 +58,7 @@ class StompProtocol(AmqpProtocol):
     def _send_beat(self, seconds: float) -> None:
         """Every half interval: send a heart-beat if nothing was sent in it, so that no pause lasts a whole interval."""
         if self.writes == self._written_before:
-            self.write_out(HEARTBEAT)
+            self.write(HEARTBEAT)
         self._written_before = self.writes
         self._send_timer = self._listener.loop.call_later(seconds, self._send_beat, seconds)
 

@@ -1,1 +1,1 @@
-"""One AMQP connection: the meaning of its frames."""
+"""Connections and channels of clients: what all protocols share, and the frames of AMQP."""

@@ -17,13 +17,14 @@ from leveret.wire.constants import FRAME_END
 from leveret.wire.methods import BasicAck, BasicNack, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject
 
 if TYPE_CHECKING:
+    from leveret.session.amqp_channel import AmqpChannel
     from leveret.session.channel import Channel
 
 unpack_ack = Struct(">QB").unpack_from
 ACK_FRAME = 21  # bytes
 
 
-def ack_run(channel: Channel, data: bytes, pos: int) -> int:
+def ack_run(channel: AmqpChannel, data: bytes, pos: int) -> int:
     """Settle the run of basic.ack frames at ``pos``; returns where the rest begins.
 
     The first frame is whole. If it does not ack the next tag in order, only that frame is handled.
@@ -52,17 +53,17 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
     if pos == start:
         length = int.from_bytes(data[pos + 3 : pos + 7], "big")
         pos += length + 8
-        _ack(channel, BasicAck.decode(data, start + 11, pos - 1))
+        ack(channel, BasicAck.decode(data, start + 11, pos - 1))
     return pos
 
 
-def _ack(channel: Channel, method: BasicAck) -> None:
+def ack(channel: Channel, method: BasicAck) -> None:
     method_ = channel.intercept(method)
     assert isinstance(method_, BasicAck)
-    _decide(channel, method_.delivery_tag, method_.multiple, acknowledge)
+    settle(channel, method_.delivery_tag, method_.multiple, acknowledge)
 
 
-def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
+def settle(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
     """Settle the deliveries of a tag by ``action``, now or at the commit."""
     if channel.tx is not None:
         channel.tx.settle(channel.unacked, tag, multiple, action)
@@ -74,6 +75,20 @@ def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
         action(portions)
 
 
+def settle_each(channel: Channel, tags: list[int], action: Settle) -> None:
+    """Settle these deliveries, whose tags are in order; in one step if they are the oldest of the channel."""
+    unacked = channel.unacked
+    if channel.tx is not None:
+        for tag in tags:
+            channel.tx.settle(unacked, tag, False, action)
+    elif (
+        tags[0] == unacked.base and tags[-1] - tags[0] == len(tags) - 1 and not unacked.holes and not unacked.timed_out
+    ):
+        _settle_many(channel, unacked.take_through(tags[-1], also_stragglers=False), action)
+    else:
+        _settle_many(channel, [portion for tag in tags for portion in unacked.claim(tag, False)], action)
+
+
 def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> None:
     if sum([len(portion.messages) for portion in portions]) <= FEW:
         action(portions)
@@ -83,11 +98,11 @@ def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> N
 
 
 def _nack(channel: Channel, method: BasicNack) -> None:
-    _decide(channel, method.delivery_tag, method.multiple, requeue if method.requeue else drop)
+    settle(channel, method.delivery_tag, method.multiple, requeue if method.requeue else drop)
 
 
 def _reject(channel: Channel, method: BasicReject) -> None:
-    _decide(channel, method.delivery_tag, False, requeue if method.requeue else drop)
+    settle(channel, method.delivery_tag, False, requeue if method.requeue else drop)
 
 
 def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:

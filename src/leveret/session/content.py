@@ -1,7 +1,7 @@
 """Content frame by frame: headers and bodies of publishes that ``take_publishes`` cannot handle whole.
 
-If properties matter to the broker, they are decoded here: CC and BCC become further routing keys, a direct reply-to is
-rewritten, user-id and expiration are checked.
+Other protocols publish through ``publish_content`` too. If properties matter to the broker, they are decoded here: CC
+and BCC become further routing keys, a direct reply-to is rewritten, user-id and expiration are checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leveret.session.ack_timeout_extension import extend
 from leveret.session.inspection import inspect
 from leveret.session.publishes import publish
 from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
-from leveret.wire.content import PROPERTIES_AT, properties_of, refit
+from leveret.wire.content import PROPERTIES_AT, body_at, properties_of, refit
 from leveret.wire.content_edit import spliced
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import decode_header
@@ -29,6 +29,7 @@ from leveret.wire.methods import BasicPublish
 from leveret.wire.properties import FLAG_REPLY_TO
 
 if TYPE_CHECKING:
+    from leveret.session.amqp_channel import AmqpChannel
     from leveret.session.channel import Channel
 
 BLIND = ("BCC",)  # removed before delivery
@@ -57,7 +58,7 @@ class PendingContent:
             self.small.clear()
 
 
-def take_header(channel: Channel, frame: bytes) -> None:
+def take_header(channel: AmqpChannel, frame: bytes) -> None:
     pending = channel.pending
     if pending is None or pending.has_header:
         raise UnexpectedFrame(f"content header on channel {channel.number} without a publish before it")
@@ -76,7 +77,7 @@ def take_header(channel: Channel, frame: bytes) -> None:
         _finish(channel, pending)
 
 
-def take_body(channel: Channel, frame: bytes) -> None:
+def take_body(channel: AmqpChannel, frame: bytes) -> None:
     pending = channel.pending
     if pending is None or not pending.has_header:
         raise UnexpectedFrame(f"body on channel {channel.number} without a header before it")
@@ -93,7 +94,7 @@ def take_body(channel: Channel, frame: bytes) -> None:
         _finish(channel, pending)
 
 
-def _gather(channel: Channel, pending: PendingContent, payload: bytes) -> None:
+def _gather(channel: AmqpChannel, pending: PendingContent, payload: bytes) -> None:
     """Kept one by one, body frames of one byte each would use fifty times the size of the body."""
     if len(pending.small) + len(payload) + 8 > channel.connection.frame_max:
         pending.join_small(channel.number)
@@ -101,12 +102,12 @@ def _gather(channel: Channel, pending: PendingContent, payload: bytes) -> None:
     _count(channel, pending, len(payload))
 
 
-def _keep(channel: Channel, pending: PendingContent, frame: bytes) -> None:
+def _keep(channel: AmqpChannel, pending: PendingContent, frame: bytes) -> None:
     pending.parts.append(frame)
     _count(channel, pending, len(frame))
 
 
-def _count(channel: Channel, pending: PendingContent, size: int) -> None:
+def _count(channel: AmqpChannel, pending: PendingContent, size: int) -> None:
     """Unfinished messages count as memory, so that large unfinished bodies on many channels are bounded."""
     connection = channel.connection
     pending.size += size
@@ -123,21 +124,24 @@ def _count(channel: Channel, pending: PendingContent, size: int) -> None:
         )
 
 
-def _finish(channel: Channel, pending: PendingContent) -> None:
+def _finish(channel: AmqpChannel, pending: PendingContent) -> None:
     channel.forget_content()
     content = b"".join(pending.parts)
     frame_max = channel.connection.frame_max
     if any(len(part) > frame_max for part in pending.parts[1:]):  # accepted from this client, not delivered to others
         content = refit(content, channel.number, frame_max)
-    route = channel.routes.current(pending.route)
+    publish_content(channel, channel.routes.current(pending.route), content)
+
+
+def publish_content(channel: Channel, route: PublishRoute, content: bytes) -> None:
+    """Publish one whole message; the properties are decoded only if some of them matter to the broker."""
     if route.extends:
         extend(channel, content)
         return
-    header = pending.parts[0]
-    flags = int.from_bytes(header[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
+    flags = int.from_bytes(content[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     traits = None
     if not route.special:
-        traits = inspect(flags, header, PROPERTIES_AT + 2, len(header) - 1, channel.now())
+        traits = inspect(flags, content, PROPERTIES_AT + 2, body_at(content) - 1, channel.now())
     if traits is None:
         route, content, traits = _look_closely(channel, route, content)
     message: Message = (content, route.address, traits)

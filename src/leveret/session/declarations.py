@@ -9,7 +9,6 @@ from leveret.errors import NotFound
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.methods import (
-    BasicCancel,
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -18,6 +17,7 @@ from leveret.wire.methods import (
     ExchangeDeleteOk,
     ExchangeUnbind,
     ExchangeUnbindOk,
+    Method,
     QueueBind,
     QueueBindOk,
     QueueDeclare,
@@ -33,9 +33,23 @@ from leveret.wire.methods import (
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
+LINE_BREAKS = str.maketrans("", "", "\r\n")
+NAMES: dict[tuple[int, int], tuple[str, ...]] = {  # fields from which RabbitMQ removes line breaks
+    **dict.fromkeys((ExchangeDeclare.id, ExchangeDelete.id), ("exchange",)),
+    **dict.fromkeys((ExchangeBind.id, ExchangeUnbind.id), ("destination", "source")),
+    **dict.fromkeys((QueueDeclare.id, QueueDelete.id), ("queue",)),
+    **dict.fromkeys((QueueBind.id, QueueUnbind.id), ("queue", "exchange")),
+}
+
+
+def remove_line_breaks(method: Method) -> None:
+    """Other methods (basic.publish, consume, get, queue.purge) use names unchanged, as in RabbitMQ."""
+    for field in NAMES.get(method.id, ()):
+        setattr(method, field, getattr(method, field).translate(LINE_BREAKS))
+
 
 def _known_safe(channel: Channel, durable: bool) -> int:
-    """The receipt from which on a reply has to wait for the log.
+    """The reply waits for everything that is written to the log after this receipt.
 
     A durable object that exists already may have been declared a moment ago and not be on disk yet: the reply to a
     second declaration waits for it too.
@@ -57,31 +71,29 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
             internal=method.internal,
             arguments=method.arguments,
         )
-    if not method.nowait:
-        channel.answer(ExchangeDeclareOk(), issued)
+    channel.reply_to(method, ExchangeDeclareOk(), issued)
 
 
 def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
     issued = channel.connection.broker.log.issued
     channel.caller.delete_exchange(method.exchange, if_unused=method.if_unused)
-    if not method.nowait:
-        channel.answer(ExchangeDeleteOk(), issued)
+    channel.reply_to(method, ExchangeDeleteOk(), issued)
 
 
 def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
+    channel.reply_to(method, ExchangeBindOk(), _bind(channel, _exchange_binding(method)))
+
+
+def _bind(channel: Channel, binding: Binding) -> int:
+    """The reply waits for everything that is written to the log after the returned receipt."""
     issued = channel.connection.broker.log.issued
-    binding = _exchange_binding(method)
-    if not channel.caller.bind(binding):
-        issued = _known_safe(channel, channel.vhost.lasts(binding))
-    if not method.nowait:
-        channel.answer(ExchangeBindOk(), issued)
+    return issued if channel.caller.bind(binding) else _known_safe(channel, channel.vhost.lasts(binding))
 
 
 def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
     issued = channel.connection.broker.log.issued
     channel.caller.unbind(_exchange_binding(method))
-    if not method.nowait:
-        channel.answer(ExchangeUnbindOk(), issued)
+    channel.reply_to(method, ExchangeUnbindOk(), issued)
 
 
 def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
@@ -90,11 +102,13 @@ def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
 
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
     issued = _known_safe(channel, method.durable and not method.exclusive)
+    pool = channel.caller.access.pool(method.queue)
     if method.queue.startswith(REPLY_TO):
         _declare_replies(channel, method)
         return
-    if method.passive:
-        name = channel.named_queue(method.queue)
+    if pool is not None or method.passive:
+        # Declaring a pool succeeds whatever the arguments: the reply counts the messages of its first queue.
+        name = channel.named_queue(method.queue) if pool is None else pool.first().name
         queue = channel.caller.queue_to("look at queue", name)
         queue.note_use()
     else:
@@ -106,9 +120,9 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
             arguments=method.arguments,
         )
     channel.last_queue = queue.name
-    if not method.nowait:
-        channel.vhost.settle_down(queue)
-        channel.answer(QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)), issued)
+    channel.vhost.settle_down(queue)
+    name = queue.name if pool is None else method.queue  # some clients compare it with the declared name
+    channel.reply_to(method, QueueDeclareOk(name, queue.ready, len(queue.consumers)), issued)
 
 
 def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
@@ -116,8 +130,7 @@ def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
     known = method.queue == REPLY_TO or method.queue in channel.vhost.reply_queues
     if not known:
         raise NotFound(f"no queue '{method.queue}' in vhost '{channel.vhost.name}'")
-    if not method.nowait:
-        channel.send(QueueDeclareOk(method.queue, 0, 1))
+    channel.reply_to(method, QueueDeclareOk(method.queue, 0, 1))
 
 
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:
@@ -129,17 +142,15 @@ def _delete_queue(channel: Channel, method: QueueDelete) -> None:
         number = channel.caller.delete_queue(name, if_unused=method.if_unused, if_empty=method.if_empty)
     finally:
         channel.held_cancels = None
-    if not method.nowait:
-        channel.answer(QueueDeleteOk(number), issued)
+    channel.reply_to(method, QueueDeleteOk(number), issued)
     for tag in cancelled:
-        channel.send(BasicCancel(tag, nowait=True))
+        channel.cancelled(tag)
 
 
 def _purge_queue(channel: Channel, method: QueuePurge) -> None:
     issued = channel.connection.broker.log.issued
     number = channel.caller.purge_queue(channel.named_queue(method.queue))
-    if not method.nowait:
-        channel.answer(QueuePurgeOk(number), issued)
+    channel.reply_to(method, QueuePurgeOk(number), issued)
 
 
 def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding:
@@ -151,12 +162,7 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
 
 
 def _bind_queue(channel: Channel, method: QueueBind) -> None:
-    issued = channel.connection.broker.log.issued
-    binding = _queue_binding(channel, method)
-    if not channel.caller.bind(binding):
-        issued = _known_safe(channel, channel.vhost.lasts(binding))
-    if not method.nowait:
-        channel.answer(QueueBindOk(), issued)
+    channel.reply_to(method, QueueBindOk(), _bind(channel, _queue_binding(channel, method)))
 
 
 def _unbind_queue(channel: Channel, method: QueueUnbind) -> None:

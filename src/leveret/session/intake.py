@@ -17,6 +17,7 @@ from leveret.routing.bounds import BYTE_STEPS, METHOD_STEPS
 from leveret.session.acknowledgements import ack_run
 from leveret.session.content import take_body, take_header
 from leveret.session.limits import UNAUTHENTICATED_BYTES
+from leveret.session.outbox import MOST_GATHERED
 from leveret.session.publishes import PUBLISH, take_publishes
 from leveret.session.replies import NO_METHOD, internal_error
 from leveret.wire.constants import FRAME_END, FRAME_MAX_BEFORE_TUNE, PROTOCOL_HEADER
@@ -25,13 +26,11 @@ from leveret.wire.grammar import ChannelStep, Next, Step, check_frame, check_hea
 from leveret.wire.methods import ConnectionCloseOk
 
 if TYPE_CHECKING:
-    from leveret.session.connection import Connection
+    from leveret.session.amqp_connection import AmqpConnection
 
 unpack_frame = Struct(">BHI").unpack_from
 unpack_ids = Struct(">HH").unpack_from
 ACK = b"\x00\x3c\x00\x50"
-MOST_UNREAD = 16 << 20  # bytes of replies that a client may leave unread before its requests wait
-MOST_GATHERED = 1 << 20  # bytes of replies that wait for the end of the tick: they count as memory once written
 CLOSE_OK_FRAME = method_frame(0, ConnectionCloseOk())
 
 
@@ -44,38 +43,35 @@ class Intake:
         "at_channel",
         "at_method",
         "frame_limit",
-        "halted",
-        "has_received",
         "held",
         "resume_at",
         "wanted",
     )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: AmqpConnection) -> None:
         self._connection = connection
         self._parts: list[bytes] = []  # of one partial frame, or of all input since the halt
         self.held = self._need = 0
         self._is_framing_lost = False
         self.frame_limit = FRAME_MAX_BEFORE_TUNE  # of a payload
-        self.halted = False  # no frame is handled until Connection.unhalt
-        self.has_received = True  # since the last heartbeat check
         self.resume_at = 0
         self.wanted = 0  # bytes needed for the message at the start of the rest
         self.at_channel = 0  # channel and method being handled, for the close after an error
         self.at_method = NO_METHOD
 
     def receive(self, data: bytes) -> None:
-        self.has_received = True
-        if self._parts or self.halted:
+        connection = self._connection
+        connection.has_received = True
+        if self._parts or connection.halted:
             self._parts.append(data)
             self.held += len(data)
-            if self.held < self._need or self.halted:
+            if self.held < self._need or connection.halted:
                 self._bound_unauthenticated()
                 return
             data = b"".join(self._parts)
             self.forget()
         start = 0
-        if self._connection.step is Step.AWAIT_HEADER:
+        if connection.step is Step.AWAIT_HEADER:
             start = self._take_protocol_header(data)
         start = self._take_frames(data, start)
         if start < len(data):
@@ -84,7 +80,6 @@ class Intake:
 
     def go_on(self) -> None:
         """Handle the input that arrived during the halt."""
-        self.halted = False
         if self._parts:
             self._need = 0
             self.receive(b"")
@@ -148,7 +143,7 @@ class Intake:
         startswith = data.startswith
         connection = self._connection
         alarms = connection.broker.alarms
-        while end - pos >= 8 and not self.halted:
+        while end - pos >= 8 and not connection.halted:
             kind, number, size = unpack_frame(data, pos)
             if size > self.frame_limit:
                 self._lose_framing(end)
@@ -181,20 +176,13 @@ class Intake:
             self.at_method = NO_METHOD
             self._take_frame(kind, number, data[pos:stop])
             if kind == 1:
-                self._charge(stop - pos)
+                connection.charge(METHOD_STEPS + BYTE_STEPS * size)  # long arguments, such as selectors, cost more
             pos = stop
             if connection.step is Step.CLOSED:
                 return end
             if connection.outbox.size > MOST_GATHERED:
                 connection.flush_and_check_unread()
         return pos
-
-    def _charge(self, size: int) -> None:
-        """Count the work of methods other than publish and ack; long arguments, such as selectors, cost more."""
-        work = self._connection.broker.routing_work
-        work.spent += METHOD_STEPS + BYTE_STEPS * size
-        if work.is_spent and self._connection.step is Step.OPEN:
-            self._connection.wait_for_tick()
 
     def _lose_framing(self, end: int) -> None:
         self._is_framing_lost = True

@@ -10,6 +10,8 @@ from leveret.broker.broker import Broker
 if TYPE_CHECKING:
     from leveret.session.connection import Peer
 
+MOST_UNREAD = 16 << 20  # bytes of replies that a client may leave unread before its requests wait
+MOST_GATHERED = 1 << 20  # bytes of replies that wait for the end of the tick: they count as memory once written
 FEW_UNREAD = 256 << 10  # bytes that a client may leave unread while all clients together leave too much
 LARGE = 8 << 10  # average bytes of a piece, above which joining pieces costs more than writing each
 

@@ -39,7 +39,7 @@ class PendingPublishes:
             self._resume()
 
     def resolved(self, publish: PendingPublish) -> None:
-        """Return what no queue received, then confirm: a message that was returned is owed to no queue."""
+        """Return mandatory messages that no queue received, then confirm: returned messages are confirmed as well."""
         channel = self._channel
         if self._is_closed:
             return

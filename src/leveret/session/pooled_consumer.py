@@ -15,9 +15,8 @@ from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
 from leveret.message import Message
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.session import consumers, declarations
-from leveret.session.consumers import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
-from leveret.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
+from leveret.session.consumers import ChannelConsumer, choose_tag, consumer_flag, consumer_priority, join
+from leveret.wire.methods import BasicConsume, BasicConsumeOk
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
@@ -25,37 +24,37 @@ if TYPE_CHECKING:
 SHARD_ALL = "x-shard-all"
 
 
-class Member(AmqpConsumer):
-    """Limited by the credit of the whole consumer, not by its own."""
+class Member(ChannelConsumer):
+    """Limited by the credit of the whole consumer, not by its own. Combined with the consumer class of a protocol."""
 
-    __slots__ = ("_whole",)
+    # No __slots__: the classes that it is combined with have different ones.
 
     def __init__(self, whole: PooledConsumer, queue: DeclaredQueue, priority: int) -> None:
         super().__init__(whole.channel, queue, whole.method, priority)
         self.credit = UNLIMITED
-        self._whole = whole
+        self.whole = whole
 
     def room(self) -> int:
-        return min(super().room(), self._whole.credit)
+        return min(super().room(), self.whole.credit)
 
     def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
         number, size = super().take(ready, lane, sequence, limit)
         if not self.no_ack:
-            self._whole.credit -= number
+            self.whole.credit -= number
         return number, size
 
     def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
         super().take_again(message, lane, sequence, count)
         if not self.no_ack:
-            self._whole.credit -= 1
+            self.whole.credit -= 1
 
     def restore(self, number: int) -> None:
-        self._whole.credit += number
+        self.whole.credit += number
         super().restore(number)
-        self._whole.touch()
+        self.whole.touch()
 
     def cancelled_by_queue(self) -> None:
-        self._whole.lost(self)
+        self.whole.lost(self)
 
 
 class PooledConsumer:
@@ -70,12 +69,9 @@ class PooledConsumer:
         self._priority = consumer_priority(method)
         self._members: dict[DeclaredQueue, Member] = {}
         self._is_in = False
-
-    def enter(self) -> None:
-        """AmqpError if it may not consume from one of the queues; it then consumes from none."""
         try:
-            self._pool.enter(self, consumer_flag(self.method, SHARD_ALL))
-        except AmqpError:
+            pool.enter(self, consumer_flag(method, SHARD_ALL))
+        except AmqpError:  # it may not consume from one of the queues: then it consumes from none
             self.follow(())
             raise
         self._is_in = True
@@ -91,7 +87,7 @@ class PooledConsumer:
         connection = self.channel.connection
         try:
             self.channel.caller.access.check("consume", queue.name, arguments=self.method.arguments)
-            member = Member(self, queue, self._priority)
+            member = self.channel.member_class(self, queue, self._priority)
             self.channel.vhost.footprint.refuse(f"consumer '{member.tag}' of queue '{queue.name}'", member.memory)
             queue.add_consumer(member)
         except AmqpError as refusal:
@@ -122,33 +118,12 @@ class PooledConsumer:
         self.channel.notify_cancel(self.method.consumer_tag)
 
 
-def _consume(channel: Channel, method: BasicConsume) -> None:
-    pool = channel.caller.access.pool(method.queue)
-    if pool is None:
-        consumers.HANDLERS[BasicConsume.id](channel, method)
-        return
+def consume(channel: Channel, method: BasicConsume) -> None:
     choose_tag(channel, method)
-    consumer = PooledConsumer(channel, method, pool)
-    consumer.enter()
-    channel.consumers[method.consumer_tag] = consumer
-    if not method.nowait:
-        channel.send(BasicConsumeOk(method.consumer_tag))
-
-
-def _declare(channel: Channel, method: QueueDeclare) -> None:
-    """Declaring a pool succeeds whatever the arguments: the reply counts the messages of its first queue, and has the
-    requested name, since some clients compare it."""
     pool = channel.caller.access.pool(method.queue)
-    if pool is None:
-        declarations.HANDLERS[QueueDeclare.id](channel, method)
-        return
-    queue = pool.first()
-    channel.caller.access.check("look at queue", queue.name)
-    queue.note_use()
-    channel.last_queue = queue.name
-    if not method.nowait:
-        channel.vhost.settle_down(queue)
-        channel.send(QueueDeclareOk(method.queue, queue.ready, len(queue.consumers)))
+    consumer = join(channel, method) if pool is None else PooledConsumer(channel, method, pool)
+    channel.consumers[method.consumer_tag] = consumer
+    channel.reply_to(method, BasicConsumeOk(method.consumer_tag))
 
 
-HANDLERS: dict[tuple[int, int], Callable[..., None]] = {BasicConsume.id: _consume, QueueDeclare.id: _declare}
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {BasicConsume.id: consume}

@@ -27,11 +27,10 @@ from leveret.queues.queue import is_mixed, stretches
 from leveret.routing.bounds import TICK_STEPS
 from leveret.session.inspection import inspect
 from leveret.store.log import GRANTED
-from leveret.wire.constants import FRAME_END, NO_ROUTE
-from leveret.wire.frames import method_frame
-from leveret.wire.methods import BasicReturn
+from leveret.wire.constants import FRAME_END
 
 if TYPE_CHECKING:
+    from leveret.session.amqp_channel import AmqpChannel
     from leveret.session.channel import Channel
 
 unpack_header = Struct(">IHHQH").unpack_from  # payload size, class, weight, body size, property flags
@@ -47,7 +46,7 @@ SMALL_BODY = 256  # bytes; searching larger ones costs more than it saves
 MISSES = 4  # in one chunk, before the search for equal headers stops
 
 
-def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
+def take_publishes(channel: AmqpChannel, data: bytes, pos: int, stop: int) -> int:
     """Handle the consecutive publishes of one channel from ``pos`` on; returns where the rest of the data begins.
 
     The first method frame is whole and ends at ``stop``. If only the end of a body is missing, ``Intake.wanted`` is set
@@ -207,7 +206,7 @@ def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], siz
         broker.when_granted(lambda: pending.resolve(True), lost=lambda: pending.resolve(False), receipt=receipt)
         return
     if route.mandatory and not route.queues:
-        return_messages(channel, run)
+        channel.return_messages(run)
     if confirms is None:
         return
     for number, receipt, is_rejected in outcomes:
@@ -217,12 +216,3 @@ def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], siz
         channel.send_confirms(confirms.published(number, receipt))
         if receipt != GRANTED:
             broker.awaiting[channel] = None
-
-
-def return_messages(channel: Channel, run: list[Message]) -> None:
-    """basic.return for unroutable mandatory messages."""
-    for content, address, _ in run:
-        method = BasicReturn(NO_ROUTE, "NO_ROUTE", address.exchange, address.key)
-        channel.connection.send(method_frame(channel.number, method) + content)
-    channel.returned += len(run)
-    channel.vhost.counters_of(run[0][1].exchange).returned += len(run)

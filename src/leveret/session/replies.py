@@ -10,13 +10,11 @@ NO_METHOD = (0, 0)
 
 
 def channel_close(error: AmqpError, method: tuple[int, int]) -> ChannelClose:
-    class_id, method_id = error.method or method
-    return ChannelClose(error.code, _fitting(error.reply_text), class_id, method_id)
+    return ChannelClose(error.code, _fitting(error.reply_text), *(error.method or method))
 
 
 def connection_close(error: AmqpError, method: tuple[int, int]) -> ConnectionClose:
-    class_id, method_id = error.method or method
-    return ConnectionClose(error.code, _fitting(error.reply_text), class_id, method_id)
+    return ConnectionClose(error.code, _fitting(error.reply_text), *(error.method or method))
 
 
 def internal_error(error: Exception) -> InternalFault:

@@ -1,7 +1,7 @@
 """Where the publishes of a channel go: routes, remembered by the raw bytes of the publish frame.  Hot path.
 
-Decoding the frame, interceptors, permissions and routing are paid once per distinct frame, not per message. See
-broker/routes.py for how long a route is valid.
+Decoding the frame, interceptors, permissions and routing are paid once per distinct frame, not per message. Channels of
+other protocols remember routes by exchange and routing key. See broker/routes.py for how long a route is valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ MOST_ROUTE_BYTES = 32 << 20  # of all channels together: some 30,000 routes
 FRAME_HEAD = 11  # bytes of a method frame before its arguments
 
 
-class Routes(RouteCache[bytes, PublishRoute]):
+Key = bytes | tuple[str, str]
+
+
+class Routes(RouteCache[Key, PublishRoute]):
     """The remembered routes of one channel."""
 
     __slots__ = ("_channel", "_size")
@@ -38,14 +41,21 @@ class Routes(RouteCache[bytes, PublishRoute]):
         """The route of a publish frame that is new, or whose remembered route may be out of date."""
         if known is not None and self.is_current(known):
             return known
-        self.known.pop(frame, None)
-        method = BasicPublish.decode(frame, FRAME_HEAD, len(frame) - 1)
+        return self._resolve(frame, BasicPublish.decode(frame, FRAME_HEAD, len(frame) - 1), len(frame))
+
+    def lead(self, exchange: str, key: str) -> PublishRoute:
+        """The route of a publish without a frame."""
+        known = self.find((exchange, key))
+        return known or self._resolve((exchange, key), BasicPublish(exchange, key), len(exchange) + len(key))
+
+    def _resolve(self, key: Key, method: BasicPublish, size: int) -> PublishRoute:
+        self.known.pop(key, None)
         intercepted = self._channel.intercept(method)
         assert isinstance(intercepted, BasicPublish)
         route = self._make(intercepted)
         if self._may_be_remembered(route):
-            self.remember(frame, route)
-            self._count(PER_ROUTE + 2 * len(frame))
+            self.remember(key, route)
+            self._count(PER_ROUTE + 2 * size)
         return route
 
     def _count(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""CONNECT and CONNECTED: version, login, virtual host and heart-beats, and the AMQP handshake for them.
+"""CONNECT and CONNECTED: version, login, virtual host and heart-beats.
 
 The header ``host`` names a virtual host. STOMP advises clients to put the host there that they connected to, and some
 do: ``localhost`` or an address that is no virtual host means the default one. Any other unknown name is an error.
@@ -6,37 +6,18 @@ do: ``localhost`` or an address that is no virtual host means the default one. A
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from leveret.session.handshake import COMPATIBLE_PRODUCT, COMPATIBLE_VERSION
-from leveret.stomp.amqp_client import CONSUMING, PUBLISHING, AmqpClient
 from leveret.stomp.errors import LONGEST_NAME, StompError, is_too_long
 from leveret.stomp.frame import SUPPORTED, VERSIONS, Frame
 from leveret.stomp.frame_reader import without_blanks
-from leveret.wire.constants import PROTOCOL_HEADER
-from leveret.wire.fields import Table
-from leveret.wire.methods import (
-    ChannelOpen,
-    ChannelOpenOk,
-    ConfirmSelect,
-    ConfirmSelectOk,
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
-)
 
 DEFAULT_VHOST = "/"
 SHORTEST_BEAT = 100  # ms
 LONGEST_BEAT = 86_400_000
-PROPERTIES: Table = {
-    "product": "STOMP client",
-    "capabilities": {"authentication_failure_close": True, "consumer_cancel_notify": True},
-}
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,11 +40,11 @@ def connect_request_of(frame: Frame, *, is_certified: bool = False) -> ConnectRe
         login = passcode = ""
     if login is None or passcode is None:
         raise StompError("Bad CONNECT", "Missing login or passcode header(s)")
-    can, wants = _beats(frame.get("heart-beat") or "0,0")
+    offered, requested = _beats(frame.get("heart-beat") or "0,0")
     host = frame.get("host") or DEFAULT_VHOST
     if is_too_long(host):
         raise StompError("Bad CONNECT", f"CONNECT has a host of more than {LONGEST_NAME} bytes")
-    return ConnectRequest(version, login, passcode, host, _beat(wants), _beat(can))
+    return ConnectRequest(version, login, passcode, host, _beat(requested), _beat(offered))
 
 
 def _version(accepted: str | None) -> str:
@@ -87,6 +68,11 @@ def _beat(milliseconds: int) -> int:
     return min(max(milliseconds, SHORTEST_BEAT), LONGEST_BEAT) if milliseconds else 0
 
 
+def vhost_of(request: ConnectRequest, existing: Container[str]) -> str:
+    """The virtual host to open; ``existing`` are the names of all of them."""
+    return DEFAULT_VHOST if request.host not in existing and _is_address(request.host) else request.host
+
+
 def _is_address(host: str) -> bool:
     try:
         ip_address(host.strip("[]"))
@@ -103,22 +89,3 @@ def connected(request: ConnectRequest, session: str) -> list[tuple[str, str]]:
         ("heart-beat", f"{request.send_every},{request.receive_every}"),
         ("version", request.version),
     ]
-
-
-def open_connection(amqp: AmqpClient, request: ConnectRequest, opened: Callable[[], None]) -> None:
-    """All methods at once: the connection handles them in order, and waits for the login in between."""
-    limits = amqp.connection.limits
-    mechanism, response = "PLAIN", f"\0{request.login}\0{request.passcode}".encode()
-    if amqp.connection.peer.certificate and not request.login:
-        mechanism, response = "EXTERNAL", b""
-    amqp.write(PROTOCOL_HEADER)
-    amqp.expect(0, ConnectionStart)
-    amqp.call(0, ConnectionStartOk(PROPERTIES, mechanism, response), ConnectionTune)
-    amqp.send(0, ConnectionTuneOk(limits.channel_max, limits.frame_max, 0))
-    host = request.host
-    if host not in amqp.connection.broker.vhosts and _is_address(host):
-        host = DEFAULT_VHOST
-    amqp.call(0, ConnectionOpen(host), ConnectionOpenOk)
-    amqp.call(CONSUMING, ChannelOpen(), ChannelOpenOk)
-    amqp.call(PUBLISHING, ChannelOpen(), ChannelOpenOk)
-    amqp.call(PUBLISHING, ConfirmSelect(), ConfirmSelectOk, opened)

@@ -18,20 +18,14 @@ from urllib.parse import quote, unquote
 
 from leveret.stomp.errors import LONGEST_NAME, StompError, is_too_long
 
-QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
-    "queue",
-    "amqqueue",
-    "topic",
-    "exchange",
-    "temp_queue",
-    "reply_queue",
-)
+QUEUE, AMQ_QUEUE, TOPIC = "queue", "amqqueue", "topic"
+EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = "exchange", "temp_queue", "reply_queue"
 LONGEST = 2048  # characters: two names with each byte escaped, and the prefix
 TOPIC_EXCHANGE = "amq.topic"
 REPLY_PREFIX = "/reply-queue/"
 TEMP_PREFIX = "/temp-queue/"
 KINDS = (TEMP_PREFIX, "/exchange", "/topic", "/queue", "/amq/queue", REPLY_PREFIX)  # as they are listed in errors
-SHAPES: dict[str, tuple[str, int]] = {  # by the first word: kind, and the most names after it
+SHAPES: dict[str, tuple[str, int]] = {  # first word: kind, and the maximum number of names after it
     "queue": (QUEUE, 1),
     "topic": (TOPIC, 1),
     "exchange": (EXCHANGE, 2),

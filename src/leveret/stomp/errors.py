@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from leveret.errors import LeveretError
 
-LONGEST_NAME = 255  # bytes, as AMQP has it for names of any kind
+LONGEST_NAME = 255  # bytes: the limit of AMQP for all names
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -25,8 +25,13 @@ class StompError(LeveretError):
         self.ending = ending
 
 
+def internal_error(bug: Exception) -> StompError:
+    """The traceback is logged, not sent to the client."""
+    return StompError("internal_error", f"INTERNAL_ERROR - {type(bug).__name__}")
+
+
 def is_too_long(name: str) -> bool:
-    """For any name in AMQP."""
+    """Whether AMQP cannot encode this name."""
     return len(name) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME
 
 

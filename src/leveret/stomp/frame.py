@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from leveret.stomp.errors import StompError
 
-VERSIONS = ("1.2", "1.1", "1.0")  # the best first
+VERSIONS = ("1.2", "1.1", "1.0")  # preferred first
 SUPPORTED = ",".join(reversed(VERSIONS))
 UNESCAPED = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 HEARTBEAT = b"\n"
@@ -74,17 +74,22 @@ class Frame:
 
 def encode(version: str, command: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:
     """The bytes of a frame in this version of STOMP."""
+    return encode_head(version, command, headers) + body + b"\0"
+
+
+def encode_head(version: str, command: str, headers: Iterable[tuple[str, str]]) -> bytes:
+    """The same up to the body, which a NUL follows."""
     lines = [command]
     plain = command in UNESCAPED
     for name, value in headers:
         if _SPECIAL.search(name) or _SPECIAL.search(value):
             name, value = (_flat(name), _flat(value)) if plain else (escaped(version, name), escaped(version, value))
         lines.append(f"{name}:{value}")
-    return f"{chr(10).join(lines)}\n\n".encode("utf-8", "replace") + body + b"\0"
+    return f"{chr(10).join(lines)}\n\n".encode("utf-8", "replace")
 
 
 def escaped(version: str, text: str) -> str:
-    text = text.replace("\0", " ")  # many clients would take it for the end of the frame
+    text = text.replace("\0", " ")  # many clients treat it as the end of the frame
     return text.translate(_ESCAPES[version])
 
 

@@ -1,4 +1,4 @@
-"""Bytes in any slicing go in, whole STOMP frames come out; nothing waits.
+"""Bytes go in, in chunks of any size; whole STOMP frames come out. Nothing waits.
 
 A frame is a command line, header lines, an empty line, a body and a NUL. A line may end with CR LF. With content-length
 the body may contain NULs; without, the first NUL ends it. Line ends between frames are heart-beats. NULs between frames
@@ -9,7 +9,6 @@ of a header, as in the examples of that specification. A frame that is too large
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leveret.stomp.errors import StompError
@@ -18,7 +17,7 @@ from leveret.stomp.frame import UNESCAPED, Frame, unescaped
 COMMANDS = frozenset(
     {"CONNECT", "STOMP", "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT"}
 )
-LONGEST_COMMAND = 16  # bytes, more than any has
+LONGEST_COMMAND = 16  # bytes; no command is longer
 _HEAD_END = re.compile(rb"\n\r?\n")
 _BETWEEN_FRAMES = re.compile(rb"[\r\n\0]+")
 
@@ -47,7 +46,7 @@ class StompReader:
         self.limits = limits
         self.version = "1.0"
         self._pending = bytearray()
-        self._scanned = 0  # bytes that contain no end
+        self._scanned = 0  # bytes that have been searched for an end
         self._head: Frame | None = None  # of the frame whose body is incomplete
         self._body_size: int | None = None
 
@@ -59,15 +58,9 @@ class StompReader:
     def feed(self, data: bytes) -> None:
         self._pending += data
 
-    def frames(self) -> Iterator[Frame]:
-        """The complete frames. If the caller stops early, the next call returns the rest."""
-        while True:
-            if self._head is None and not self._take_head():
-                return
-            frame = self._take_body()
-            if frame is None:
-                return
-            yield frame
+    def next_frame(self) -> Frame | None:
+        """The next frame; None if it is incomplete."""
+        return self._take_body() if self._head is not None or self._take_head() else None
 
     def _take_head(self) -> bool:
         pending = self._pending

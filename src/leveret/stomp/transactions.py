@@ -1,42 +1,33 @@
-"""BEGIN, COMMIT and ABORT: the frames of a transaction are kept here and sent as one AMQP transaction at its commit.
+"""BEGIN, COMMIT and ABORT: the SEND, ACK and NACK frames of a transaction are kept here and carried out at its commit.
 
 So several transactions may be open at once, and ABORT has nothing to undo in the broker. The consuming channel commits,
-since acks belong to it. Once it is transactional it remains so: an ack outside of any transaction is then committed on
-its own.
+since acks belong to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from leveret.stomp.amqp_client import CONSUMING, AmqpClient
+from leveret.session.direct_channel import DirectChannel
+from leveret.stomp.declarations import Declaration
 from leveret.stomp.errors import StompError, refuse_long
 from leveret.stomp.frame import Frame
-from leveret.stomp.known_queues import KnownQueues
+from leveret.stomp.sender import Sender
 from leveret.stomp.subscriptions import Claim, Subscriptions
-from leveret.wire.frames import method_frame
-from leveret.wire.methods import (
-    BasicAck,
-    BasicNack,
-    ChannelFlow,
-    ChannelFlowOk,
-    QueueDeclare,
-    TxCommit,
-    TxCommitOk,
-    TxSelect,
-    TxSelectOk,
-)
 
 MOST_OPEN = 1_000
-Done = Callable[[], None] | None
+# Approximate bytes of memory, besides headers and body.
+PER_FRAME = 200
+PER_TAG = 100
 
 
 class Transaction:
-    __slots__ = ("claims", "parts", "queues", "size")
+    __slots__ = ("claims", "queues", "size", "steps")
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []  # frames of AMQP
-        self.queues: dict[str, QueueDeclare] = {}  # of its messages: they may be deleted before the commit
+        self.steps: list[Callable[[], None]] = []  # calls of the channel
+        self.queues: dict[str, Declaration] = {}  # of its messages: they may be deleted before the commit
         self.claims: list[Claim] = []
         self.size = 0
 
@@ -45,26 +36,25 @@ class Transactions:
     """The transactions of one connection. ``hold`` counts bytes that are kept (negative: released) and returns whether
     the limit allows them."""
 
-    __slots__ = ("_amqp", "_hold", "_is_selected", "_known", "_most_bytes", "_open", "_size", "_subscriptions")
+    __slots__ = ("_channel", "_hold", "_most_bytes", "_open", "_sender", "_size", "_subscriptions")
 
     def __init__(
         self,
-        amqp: AmqpClient,
-        known: KnownQueues,
+        channel: DirectChannel,
         subscriptions: Subscriptions,
-        most_bytes: int,
+        sender: Sender,
+        most: int,
         hold: Callable[[int], bool],
     ) -> None:
-        self._amqp = amqp
-        self._known = known
+        self._channel = channel
         self._subscriptions = subscriptions
-        self._most_bytes = most_bytes
+        self._sender = sender
+        self._most_bytes = most
         self._hold = hold
         self._open: dict[str, Transaction] = {}
         self._size = 0
-        self._is_selected = False
 
-    def begin(self, frame: Frame) -> None:
+    def begin(self, frame: Frame, receipt: bytes) -> None:
         name = frame.need("transaction")
         refuse_long("BEGIN has a transaction", name)
         if name in self._open:
@@ -72,8 +62,9 @@ class Transactions:
         if len(self._open) >= MOST_OPEN:
             raise StompError("Too many transactions", f"{MOST_OPEN} transactions are open: commit or abort some")
         self._open[name] = Transaction()
+        self._channel.send_frames(receipt)
 
-    def named(self, frame: Frame) -> Transaction | None:
+    def _named(self, frame: Frame) -> Transaction | None:
         """The transaction of a frame, if it has one."""
         name = frame.get("transaction")
         if name is None:
@@ -83,15 +74,19 @@ class Transactions:
             raise StompError("Bad transaction", f'Invalid transaction identifier: "{name[:256]}"')
         return found
 
-    def add(self, transaction: Transaction, data: bytes) -> None:
-        self._grow(transaction, len(data))
-        transaction.parts.append(data)
-
-    def need(self, transaction: Transaction, queue: QueueDeclare) -> None:
-        """The queue must exist at the commit."""
-        if queue.queue not in transaction.queues:
-            self._grow(transaction, len(method_frame(CONSUMING, queue)))
-            transaction.queues[queue.queue] = queue
+    def send(self, frame: Frame, receipt: bytes) -> None:
+        """SEND, now or with its transaction; its queue must exist then."""
+        transaction = self._named(frame)
+        if transaction is None:
+            self._sender.send(frame)
+            return
+        message, needed = self._sender.prepare(frame, self._channel), self._sender.needed(frame)
+        headers = sum([len(name) + len(value) for name, value in frame.headers.items()])
+        self._grow(transaction, PER_FRAME + headers + len(frame.body))
+        transaction.steps.append(partial(self._channel.publish, *message))
+        if needed is not None:
+            transaction.queues.setdefault(needed.name, needed)
+        self._channel.send_frames(receipt)
 
     def _grow(self, transaction: Transaction, size: int) -> None:
         if self._size + size > self._most_bytes:
@@ -102,54 +97,38 @@ class Transactions:
             text = "open transactions of this user use all the memory that they may use: commit or abort some"
             raise StompError("Transaction too large", text)
 
-    def commit(self, frame: Frame, done: Done) -> None:
+    def commit(self, frame: Frame, receipt: bytes) -> None:
         transaction = self._end(frame)
-        if not self._is_selected:
-            self._is_selected = True
-            self._amqp.call(CONSUMING, TxSelect(), TxSelectOk)
         for queue in transaction.queues.values():
-            self._known.renew(CONSUMING, queue)
-        self._amqp.write(b"".join(transaction.parts))
-        self._amqp.call(CONSUMING, TxCommit(), TxCommitOk, done)
+            self._sender.known.renew(self._channel, queue)
+        self._channel.begin()
+        for step in transaction.steps:
+            step()
+        self._channel.commit(receipt)
 
-    def abort(self, frame: Frame) -> None:
+    def abort(self, frame: Frame, receipt: bytes) -> None:
         self._subscriptions.restore(self._end(frame).claims)
+        self._channel.send_frames(receipt)
 
     def _end(self, frame: Frame) -> Transaction:
         frame.need("transaction")
-        transaction = self.named(frame)
+        transaction = self._named(frame)
         assert transaction is not None
         del self._open[frame.headers["transaction"]]
         self._size -= transaction.size
         self._hold(-transaction.size)
         return transaction
 
-    def forget(self) -> None:
-        """The client has disconnected: nothing is committed."""
-        self._hold(-self._size)
-        self._size = 0
-        self._open.clear()
-
-    # ---- acks
-
-    def settle(self, frame: Frame, names_it: str, done: Done) -> bool:
-        """ACK or NACK of the message in the header ``names_it``, now or with its transaction. Returns whether ``done``
-        will be called later."""
-        transaction = self.named(frame)
-        subscription, tags = self._subscriptions.claim(frame, names_it)
-        requeue = frame.flag("requeue", default=True)
-        ack = frame.command == "ACK"
-        methods = [BasicAck(tag) if ack else BasicNack(tag, requeue=requeue) for tag in tags]
-        data = b"".join([method_frame(CONSUMING, method) for method in methods])
-        if transaction is not None:
-            transaction.claims.append((subscription, tags))
-            self.add(transaction, data)
-            return False
-        self._amqp.write(data)
-        if self._is_selected:
-            self._amqp.call(CONSUMING, TxCommit(), TxCommitOk, done)
-        elif done is not None:
-            self._amqp.call(CONSUMING, ChannelFlow(active=True), ChannelFlowOk, done)  # its reply follows the acks
+    def settle(self, frame: Frame, receipt: bytes) -> None:
+        """ACK or NACK, now or with its transaction."""
+        transaction = self._named(frame)
+        subscription, tags = self._subscriptions.claim(frame)
+        is_requeued = frame.flag("requeue", default=True)
+        step = partial(self._channel.settle, tags, is_ack=frame.command == "ACK", is_requeued=is_requeued)
+        if transaction is None:
+            step()
         else:
-            return False
-        return True
+            self._grow(transaction, PER_FRAME + PER_TAG * len(tags))
+            transaction.claims.append((subscription, tags))
+            transaction.steps.append(step)
+        self._channel.send_frames(receipt)

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.interceptors import InterceptContext, Interceptors
 from leveret.errors import AccessRefused, PreconditionFailed
-from leveret.session.channel import HANDLERS
+from leveret.session.amqp_channel import AmqpChannel
 from leveret.wire.methods import (
     METHODS,
     BasicAck,
@@ -75,7 +75,7 @@ def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(harness:
     assert seen == [InterceptContext("/", "guest", "guest", 1)]
 
 
-@pytest.mark.parametrize("method", sorted(HANDLERS | {BasicAck.id: None, BasicPublish.id: None}))
+@pytest.mark.parametrize("method", sorted(AmqpChannel.handlers | {BasicAck.id: None, BasicPublish.id: None}))
 @pytest.mark.feature("S2-26")
 def test_every_method_of_a_channel_can_be_refused(harness: Harness, method: tuple[int, int]) -> None:
     def refuse(context: InterceptContext, method: Method) -> Method:

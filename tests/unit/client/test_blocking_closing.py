@@ -39,7 +39,7 @@ class Thread:
         if self.all_there.parties > 1:
             self.all_there.wait(1)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.let_go_by.append(threading.current_thread().name)
 
 

@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from leveret.client.arrivals import Delivery
 from leveret.client.channel import NO_PROPERTIES, Channel
 from leveret.client.connection import Connection
-from leveret.client.errors import ClientError, Closed, PeerError, told_by_peer
+from leveret.client.errors import ClientError, Closed, PeerError, error_of_close
+from leveret.client.messages import Delivery
 from leveret.errors import AccessRefused, LoginRefused, NotFound
 from leveret.wire.frames import content_frames, decode_method, method_frame
 from leveret.wire.methods import (
@@ -139,9 +139,9 @@ def test_a_message_becomes_the_frames_that_the_codec_would_make() -> None:
 
 
 def test_an_error_of_the_broker_has_a_type_by_its_code_and_by_what_it_closes() -> None:
-    assert type(told_by_peer(403, "ACCESS_REFUSED - no", "channel")) is AccessRefused
-    assert type(told_by_peer(403, "ACCESS_REFUSED - no", "connection")) is LoginRefused
-    unknown = told_by_peer(599, "its own", "channel")
+    assert type(error_of_close(403, "ACCESS_REFUSED - no", "channel")) is AccessRefused
+    assert type(error_of_close(403, "ACCESS_REFUSED - no", "connection")) is LoginRefused
+    unknown = error_of_close(599, "its own", "channel")
     assert type(unknown) is PeerError
     assert (unknown.code, str(unknown)) == (599, "its own")
 

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from leveret.client.arrivals import Delivery
 from leveret.client.channel import Channel
 from leveret.client.errors import Closed
+from leveret.client.messages import Delivery
 from leveret.wire import methods as m
 
 

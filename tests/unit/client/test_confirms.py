@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.client.arrivals import Returned
-from leveret.client.confirms import Confirms
+from leveret.client.confirms import Confirms, Likeness
 from leveret.client.errors import Closed, Nacked, Unroutable
-from leveret.client.mandatory import Likeness
+from leveret.client.messages import Returned
 
 
 @pytest.fixture
@@ -27,6 +26,12 @@ def confirms(loop: asyncio.AbstractEventLoop) -> Confirms:
     return Confirms(loop)
 
 
+def added(confirms: Confirms, mandatory: Likeness | None = None) -> asyncio.Future[None]:
+    future = confirms.new_future()
+    confirms.track(future, mandatory)
+    return future
+
+
 def fates(futures: list[asyncio.Future[None]]) -> str:
     """One letter each: a for acked, n for nacked, u for unroutable, . for open."""
     return "".join(
@@ -36,7 +41,7 @@ def fates(futures: list[asyncio.Future[None]]) -> str:
 
 
 def test_a_confirm_settles_its_message_and_with_multiple_all_before_it(confirms: Confirms) -> None:
-    futures = [confirms.add() for _ in range(6)]
+    futures = [added(confirms) for _ in range(6)]
     confirms.settle(2, multiple=False, is_taken=True)
     assert fates(futures) == ".a...."
     confirms.settle(4, multiple=True, is_taken=False)
@@ -47,7 +52,7 @@ def test_a_confirm_settles_its_message_and_with_multiple_all_before_it(confirms:
 
 
 def test_confirms_of_what_is_settled_or_was_never_published_change_nothing(confirms: Confirms) -> None:
-    futures = [confirms.add() for _ in range(3)]
+    futures = [added(confirms) for _ in range(3)]
     confirms.settle(1, multiple=False, is_taken=True)
     confirms.settle(1, multiple=False, is_taken=False)
     confirms.settle(9, multiple=False, is_taken=False)
@@ -59,7 +64,7 @@ def test_confirms_of_what_is_settled_or_was_never_published_change_nothing(confi
 def test_any_order_of_confirms_settles_as_a_list_would(said: list[tuple[int, bool, bool]]) -> None:
     loop = asyncio.new_event_loop()
     confirms = Confirms(loop)
-    futures = [confirms.add() for _ in range(10)]
+    futures = [added(confirms) for _ in range(10)]
     model = ["."] * 10
     for tag, multiple, is_taken in said:
         confirms.settle(tag, multiple=multiple, is_taken=is_taken)
@@ -84,7 +89,7 @@ def came_back(body: bytes, head: bytes = PLAIN) -> Returned:
 
 def test_a_returned_message_is_the_oldest_open_one_like_it(confirms: Confirms) -> None:
     bodies = [b"x", b"y", b"x"]
-    futures = [confirms.add(like(body)) for body in bodies]
+    futures = [added(confirms, like(body)) for body in bodies]
     confirms.returned(came_back(b"x"))
     assert fates(futures) == "u.."
     confirms.settle(1, multiple=False, is_taken=True)  # the confirm that follows a return
@@ -96,7 +101,7 @@ def test_a_returned_message_is_the_oldest_open_one_like_it(confirms: Confirms) -
 
 
 def test_what_is_confirmed_cannot_come_back(confirms: Confirms) -> None:
-    futures = [confirms.add(like(b"x")) for _ in range(4)]
+    futures = [added(confirms, like(b"x")) for _ in range(4)]
     confirms.settle(1, multiple=True, is_taken=True)
     confirms.settle(2, multiple=False, is_taken=True)
     confirms.settle(4, multiple=False, is_taken=True)
@@ -107,19 +112,19 @@ def test_what_is_confirmed_cannot_come_back(confirms: Confirms) -> None:
 
 def test_a_returned_message_is_the_one_with_its_properties(confirms: Confirms) -> None:
     """A headers exchange may know a queue for the one and none for the other."""
-    futures = [confirms.add(like(b"x", head)) for head in (b"green", b"red", b"blue")]
+    futures = [added(confirms, like(b"x", head)) for head in (b"green", b"red", b"blue")]
     confirms.returned(came_back(b"x", b"red"))
     assert fates(futures) == ".u."
 
 
 def test_a_message_whose_properties_the_broker_changed_is_not_taken_for_safe(confirms: Confirms) -> None:
-    futures = [confirms.add(like(body, b"mine")) for body in (b"x", b"y", b"y")]
+    futures = [added(confirms, like(body, b"mine")) for body in (b"x", b"y", b"y")]
     confirms.returned(came_back(b"y", b"with a header of the broker's"))
     assert fates(futures) == ".u."
 
 
 def test_who_gave_up_a_message_does_not_leave_its_return_to_the_next_one(confirms: Confirms) -> None:
-    given_up, waiting = confirms.add(like(b"x")), confirms.add(like(b"x"))
+    given_up, waiting = added(confirms, like(b"x")), added(confirms, like(b"x"))
     given_up.cancel()
     confirms.returned(came_back(b"x"))
     assert not waiting.done()
@@ -139,7 +144,7 @@ def test_many_mandatory_messages_cost_no_more_each_than_few(loop: asyncio.Abstra
             return super()._is_open(tag)
 
     confirms = Counted(loop)
-    futures = [confirms.add(like(b"x")) for _ in range(20_000)]
+    futures = [added(confirms, like(b"x")) for _ in range(20_000)]
     for tag in range(1, 20_001):
         if is_returned:
             confirms.returned(came_back(b"x"))
@@ -152,7 +157,7 @@ def test_many_mandatory_messages_cost_no_more_each_than_few(loop: asyncio.Abstra
 
 def test_the_end_reaches_everybody(confirms: Confirms, loop: asyncio.AbstractEventLoop) -> None:
     problem = Closed("over")
-    future = confirms.add()
+    future = added(confirms)
 
     async def wait_for_all() -> None:
         loop.call_soon(confirms.end, problem)
@@ -166,7 +171,7 @@ def test_the_end_reaches_everybody(confirms: Confirms, loop: asyncio.AbstractEve
 
 def test_all_settled_waits_for_the_last(confirms: Confirms, loop: asyncio.AbstractEventLoop) -> None:
     for _ in range(3):
-        confirms.add()
+        added(confirms)
     order: list[str] = []
 
     def settle(tag: int) -> None:
@@ -186,14 +191,14 @@ def test_all_settled_waits_for_the_last(confirms: Confirms, loop: asyncio.Abstra
 def test_who_asks_whether_all_is_settled_after_the_end_is_told_of_what_was_not(
     loop: asyncio.AbstractEventLoop, confirms: Confirms
 ) -> None:
-    confirms.add()
+    added(confirms)
     confirms.end(Closed("over"))
     with pytest.raises(Closed):
         loop.run_until_complete(confirms.all_settled())
 
 
 def test_an_end_without_anything_open_is_no_problem(loop: asyncio.AbstractEventLoop, confirms: Confirms) -> None:
-    confirms.add()
+    added(confirms)
     confirms.settle(1, multiple=False, is_taken=True)
     confirms.end(Closed("over"))
     loop.run_until_complete(confirms.all_settled())

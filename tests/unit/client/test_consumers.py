@@ -7,10 +7,10 @@ from typing import cast
 
 import pytest
 
-from leveret.client.arrivals import Delivery
 from leveret.client.channel import Channel
 from leveret.client.consumers import Consumer
 from leveret.client.errors import Cancelled, Closed
+from leveret.client.messages import Delivery
 
 
 class NoChannel:

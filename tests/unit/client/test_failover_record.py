@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from leveret.client.arrivals import Returned
 from leveret.client.errors import ConnectionLost, Nacked, Unroutable
+from leveret.client.messages import Returned
 from leveret.client.topology_record import TopologyRecord
 from leveret.client.unconfirmed import Unconfirmed
 from leveret.wire import methods as m

@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from leveret.client.arrivals import Delivery
-from leveret.client.audit import MOST_QUEUES, Audit
-from leveret.client.settlement import Settlement
+from leveret.client.messages import Delivery
+from leveret.client.settlement import MOST_QUEUES, Audit, Settlement
 from leveret.wire import methods as m
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties, encode_properties
@@ -51,7 +50,7 @@ class Wire:
 def test_tags_go_on_over_lives_and_those_of_an_earlier_one_are_dropped() -> None:
     wire = Wire(None)
     assert [wire.given(1, None), wire.given(2, None)] == [1, 2]
-    wire.settling.begin_life()
+    wire.settling.next_connection()
     assert wire.given(1, None) == 3
     wire.settling.ack(2, multiple=False)
     wire.settling.ack(2, multiple=True)
@@ -64,7 +63,7 @@ def test_tags_go_on_over_lives_and_those_of_an_earlier_one_are_dropped() -> None
 def test_what_is_in_hand_is_acked_under_its_new_tag() -> None:
     wire = Wire(Audit(10))
     first = wire.given(1, "a")
-    wire.settling.begin_life()
+    wire.settling.next_connection()
     assert wire.comes(1, "a", redelivered=True) is None
     assert wire.said() == []
     wire.settling.ack(first, multiple=False)
@@ -80,7 +79,7 @@ def test_a_verdict_that_was_lost_is_given_again() -> None:
     wire.settling.refuse(tags[1], multiple=False, requeue=False)
     wire.settling.refuse(tags[2], multiple=False, requeue=True)
     wire.said()
-    wire.settling.begin_life()
+    wire.settling.next_connection()
     assert [wire.comes(number, name, redelivered=True) is None for number, name in enumerate("abc", 1)] == [
         True,
         True,
@@ -170,7 +169,7 @@ def test_all_up_to_a_tag_are_settled_once() -> None:
     """What stands in for an earlier delivery is among them, and is not acked a second time."""
     wire = Wire(Audit(10))
     wire.given(1, "a")
-    wire.settling.begin_life()
+    wire.settling.next_connection()
     wire.comes(1, "a", redelivered=True)
     last = wire.given(2, "b")
     wire.settling.ack(last, multiple=True)
@@ -191,7 +190,7 @@ def test_what_is_delivered_to_another_channel_is_acked_there() -> None:
     here, there = Wire(audit), Wire(audit)
     first = here.given(1, "a")
     for wire in (here, there):
-        wire.settling.begin_life()
+        wire.settling.next_connection()
     assert there.comes(1, "a", redelivered=True) is None
     here.settling.ack(first, multiple=False)
     assert (here.said(), there.said()) == ([], [m.BasicAck(1, False)])
@@ -204,7 +203,7 @@ def test_what_another_channel_settles_together_leaves_out_what_is_in_hand_here()
     here, there = Wire(audit), Wire(audit)
     first = here.given(1, "a")
     for wire in (here, there):
-        wire.settling.begin_life()
+        wire.settling.next_connection()
     there.given(1, None)
     assert there.comes(2, "a", redelivered=True) is None
     there.given(3, "b")
@@ -226,7 +225,7 @@ def test_what_is_to_be_seen_again_has_no_tag_any_more() -> None:
     audit = Audit(10)
     here, there = Wire(audit), Wire(audit)
     first = here.given(1, "a")
-    here.settling.begin_life()
+    here.settling.next_connection()
     assert there.comes(1, "a", redelivered=True) is None
     there.given(2, "b")
     there.settling.end()
@@ -243,7 +242,7 @@ def test_what_the_application_has_not_seen_is_let_through_again() -> None:
     delivery = wire.comes(1, "a")
     assert delivery is not None
     wire.settling.let_go([delivery])
-    wire.settling.begin_life()
+    wire.settling.next_connection()
     assert wire.comes(1, "a", redelivered=True) is not None
 
 

@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 
-from leveret.client.arrivals import Returned
-from leveret.client.confirms import Confirms
+from leveret.client.confirms import MOST_KEPT, Confirms, Likeness
 from leveret.client.errors import Closed, ConnectionLost, Nacked, Unroutable
-from leveret.client.failures import MOST_KEPT
 from leveret.client.loop_thread import Answer
+from leveret.client.messages import Returned
 from leveret.client.unconfirmed import Unconfirmed
 
 Complaint = dict[str, Any]
+
+
+def added(confirms: Confirms, mandatory: Likeness | None = None) -> asyncio.Future[None]:
+    future = confirms.new_future()
+    confirms.track(future, mandatory)
+    return future
 
 
 def live(story: Callable[[Confirms], Awaitable[None]]) -> None:
@@ -44,14 +49,14 @@ def take(confirms: Confirms, tag: int) -> None:
 def test_a_failure_that_nobody_asked_for_is_told_once() -> None:
     async def story(confirms: Confirms) -> None:
         for _ in range(3):
-            confirms.add()
+            added(confirms)
         take(confirms, 1)
         refuse(confirms, 2)
         asyncio.get_running_loop().call_soon(take, confirms, 3)
         with pytest.raises(Nacked):
             await confirms.all_settled()
         await confirms.all_settled()
-        confirms.add()
+        added(confirms)
         take(confirms, 4)
         await confirms.all_settled()
 
@@ -60,8 +65,8 @@ def test_a_failure_that_nobody_asked_for_is_told_once() -> None:
 
 def test_the_first_of_several_is_told() -> None:
     async def story(confirms: Confirms) -> None:
-        confirms.add((b"\0\x03key", b"\0\0", b"x"))
-        confirms.add()
+        added(confirms, (b"\0\x03key", b"\0\0", b"x"))
+        added(confirms)
         confirms.returned(Returned(312, "NO_ROUTE", "", "key", b"\0\0", b"x"))
         confirms.settle(1, multiple=False, is_taken=True)
         refuse(confirms, 2)
@@ -74,7 +79,7 @@ def test_the_first_of_several_is_told() -> None:
 
 def test_what_somebody_awaited_or_asked_for_is_not_told_again() -> None:
     async def story(confirms: Confirms) -> None:
-        awaited, asked, gathered = (confirms.add() for _ in range(3))
+        awaited, asked, gathered = (added(confirms) for _ in range(3))
         confirms.settle(3, multiple=True, is_taken=False)
         with pytest.raises(Nacked):
             await awaited
@@ -89,7 +94,7 @@ def test_what_somebody_is_about_to_hear_is_not_told_again() -> None:
     async def story(confirms: Confirms) -> None:
         async def publish() -> None:
             with pytest.raises(Nacked):
-                await confirms.add()
+                await added(confirms)
 
         publishing = asyncio.create_task(publish())
         waiting = asyncio.create_task(confirms.all_settled())
@@ -105,7 +110,7 @@ def test_everybody_who_waits_until_all_is_settled_is_told() -> None:
     """Each of them may have sent what failed."""
 
     async def story(confirms: Confirms) -> None:
-        confirms.add()
+        added(confirms)
         waiting = [asyncio.create_task(confirms.all_settled()) for _ in range(3)]
         await asyncio.sleep(0)
         waiting[0].cancel()
@@ -118,7 +123,7 @@ def test_everybody_who_waits_until_all_is_settled_is_told() -> None:
 
 def test_a_failure_is_kept_if_the_only_one_who_waited_has_gone() -> None:
     async def story(confirms: Confirms) -> None:
-        confirms.add()
+        added(confirms)
         waiting = asyncio.create_task(confirms.all_settled())
         await asyncio.sleep(0)
         waiting.cancel()
@@ -133,7 +138,7 @@ def test_a_failure_is_kept_if_the_only_one_who_waited_has_gone() -> None:
 def test_who_never_asks_fills_no_memory_and_hears_no_complaints() -> None:
     async def story(confirms: Confirms) -> None:
         for _ in range(3 * MOST_KEPT):
-            confirms.add()
+            added(confirms)
         confirms.settle(0, multiple=True, is_taken=False)
         assert len(confirms._failures._failed) == MOST_KEPT
         confirms.end(Closed("over"))
@@ -143,7 +148,7 @@ def test_who_never_asks_fills_no_memory_and_hears_no_complaints() -> None:
 
 def test_a_failure_before_the_end_is_told_after_it() -> None:
     async def story(confirms: Confirms) -> None:
-        confirms.add()
+        added(confirms)
         refuse(confirms, 1)
         confirms.end(Closed("over"))
         await asyncio.sleep(0)
@@ -174,7 +179,7 @@ def test_what_a_thread_asked_for_or_waits_for_is_not_told_again() -> None:
     async def story(confirms: Confirms) -> None:
         answers: list[Answer[None]] = [Answer() for _ in range(3)]
         for answer in answers:
-            confirms.tell(answer)
+            confirms.track(answer)
         with pytest.raises(TimeoutError):
             answers[2].result(0)
         hearing = asyncio.get_running_loop().run_in_executor(None, answers[0].exception)
@@ -185,7 +190,7 @@ def test_what_a_thread_asked_for_or_waits_for_is_not_told_again() -> None:
         take(confirms, 3)
         await confirms.all_settled()
         answer = Answer[None]()
-        confirms.tell(answer)
+        confirms.track(answer)
         with pytest.raises(TimeoutError):
             answer.result(0)
         refuse(confirms, 4)

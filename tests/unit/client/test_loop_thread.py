@@ -21,7 +21,7 @@ PATIENCE = 10.0
 def loop_thread() -> Iterator[LoopThread]:
     taken = LoopThread.take()
     yield taken
-    taken.let_go()
+    taken.release()
 
 
 def threads() -> list[str]:
@@ -79,13 +79,13 @@ def test_one_thread_serves_all_and_ends_with_the_last() -> None:
     first, second = LoopThread.take(), LoopThread.take()
     assert first is second
     assert len(threads()) == 1
-    first.let_go()
+    first.release()
     assert len(threads()) == 1
-    second.let_go()
+    second.release()
     assert threads() == []
     third = LoopThread.take()
     assert third is not first
-    third.let_go()
+    third.release()
 
 
 def test_a_call_returns_or_raises_what_its_coroutine_does(loop_thread: LoopThread) -> None:
@@ -142,7 +142,7 @@ def test_a_call_on_the_loop_itself_is_refused_instead_of_waiting_for_itself(loop
 
 def test_who_comes_after_the_end_is_refused_each_time() -> None:
     taken = LoopThread.take()
-    taken.let_go()
+    taken.release()
     for _ in range(3):
         with pytest.raises(Closed, match="connect again"):
             taken.call(asyncio.sleep(0))
@@ -167,7 +167,7 @@ def test_who_waits_at_the_end_learns_it() -> None:
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     begun.wait(PATIENCE)
-    taken.let_go()
+    taken.release()
     assert outcome.result(PATIENCE) is Closed
     waiting.join()
 
@@ -249,7 +249,7 @@ def test_a_forked_child_is_told_to_connect_anew_and_can(loop_thread: LoopThread)
         except Closed as problem:
             own = LoopThread.take()
             said = str(problem).encode() + own.call(asyncio.sleep(0, b"; its own works"))
-            own.let_go()
+            own.release()
         finally:
             os.write(writing, said)
             os._exit(0)
@@ -297,7 +297,7 @@ def test_work_that_has_begun_is_waited_for_though_the_loop_is_about_to_end(monke
         assert thread.call(work()) == 7
     finally:
         monkeypatch.undo()
-        thread.let_go()
+        thread.release()
 
 
 def test_work_that_nobody_will_begin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,4 +316,4 @@ def test_work_that_nobody_will_begin_is_refused(monkeypatch: pytest.MonkeyPatch)
         thread.call(work())
     assert len(thread.posts) == 0
     monkeypatch.undo()
-    thread.let_go()
+    thread.release()

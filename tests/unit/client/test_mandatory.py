@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.client.arrivals import Returned
-from leveret.client.mandatory import Likeness, likeness_of, place_of
+from leveret.client.confirms import Likeness, likeness_of, place_of
+from leveret.client.messages import Returned
 from leveret.client.publish_frames import route_frame
 from leveret.wire.frames import content_frames
 from leveret.wire.properties import Properties, encode_properties

@@ -18,7 +18,7 @@ def read(data: bytes, version: str = "1.2", limits: FrameLimits | None = None, s
     frames: list[Frame] = []
     for start in range(0, len(data), step or len(data)):
         reader.feed(data[start : start + (step or len(data))])
-        frames += reader.frames()
+        frames += iter(reader.next_frame, None)
     return frames
 
 
@@ -122,7 +122,7 @@ def test_line_ends_are_skipped_together_and_not_one_by_one() -> None:
     reader.feed(b"\r\n" * 5_000)
     sys.settrace(count)
     try:
-        frames = list(reader.frames())
+        frames = list(iter(reader.next_frame, None))
     finally:
         sys.settrace(before)
     assert (frames, reader.size) == ([], 0)

@@ -284,7 +284,7 @@ def test_an_ack_of_another_connection_is_refused(harness: Harness, peer: StompPe
     peer.ask("SEND", b"1", destination="/queue/q")
     (message,) = peer.ask("SEND", b"2", destination="/queue/q") or other.heard()
     assert len(other.heard()) <= 1
-    wrong = peer if message["ack"].split("@@")[1] != peer.session._name else other
+    wrong = peer if message["ack"].split("@@")[1] != peer.connection._session else other
     (error,) = [frame for frame in wrong.ask("ACK", id=message["ack"]) if frame.command == "ERROR"]
     assert error["message"] == "Subscription not found"
 

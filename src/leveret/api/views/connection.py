@@ -16,7 +16,7 @@ from leveret.logs import without_secrets
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
-from leveret.session.consumers import AmqpConsumer
+from leveret.session.consumers import ChannelConsumer
 from leveret.stats.samples import NO_WINDOWS, Windows
 from leveret.stats.stats import Stats
 
@@ -181,7 +181,7 @@ def prefetch_of(consumer: Consumer) -> int:
 
 
 def _channel_details(node: str, consumer: Consumer) -> Told:
-    if not isinstance(consumer, AmqpConsumer):
+    if not isinstance(consumer, ChannelConsumer):
         return {"name": consumer.label, "number": 0, "node": node, "user": "", "peer_host": "", "peer_port": 0}
     connection = consumer.connection
     ends = ends_of(connection)

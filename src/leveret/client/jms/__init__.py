@@ -1,4 +1,4 @@
-"""The client as users of JMS and ActiveMQ know it: factory, connection, session, producer, consumer.
+"""The JMS-style API of the client: factory, connection, session, producer, consumer.
 
 async with await ConnectionFactory("amqp://localhost").create_connection() as connection:
     session = await connection.create_session(AckMode.AUTO)
@@ -31,11 +31,9 @@ from leveret.client.jms.errors import (
 )
 from leveret.client.jms.factory import ConnectionFactory
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
-from leveret.client.jms.prefetch import PrefetchPolicy
+from leveret.client.jms.policies import PrefetchPolicy, RedeliveryPolicy, Sending
 from leveret.client.jms.producer import Producer
-from leveret.client.jms.redelivery import RedeliveryPolicy
 from leveret.client.jms.requestor import Requestor
-from leveret.client.jms.send_options import Sending
 from leveret.client.jms.session import Session
 
 __all__ = [

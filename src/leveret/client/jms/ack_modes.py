@@ -1,13 +1,13 @@
-"""How a session acknowledges, and the seven things that an acknowledgement can say. The numbers are ActiveMQ's.
+"""The acknowledgement modes of a session, and the seven types of an acknowledgement. The numbers are ActiveMQ's.
 
-DELIVERED 0    all that may wait in the client is with the application, unacked: the window moves on, the messages stay.
-               A new consumer takes the place of the old one, whose messages stay with the channel.
-POISON 1       a message failed once more than its policy allows: basic.reject without requeue.
-STANDARD 2     messages are processed: basic.ack, with ``multiple`` where it can be.
-REDELIVERED 3  messages go to the application once more: nothing is said, the channel holds them.
-INDIVIDUAL 4   this one message is processed: basic.ack.
-UNMATCHED 5    the selector of a topic's subscriber does not want a message: basic.ack, and the stored copy is gone.
-EXPIRED 6      a message died while it waited in the client: basic.reject if it is persistent, else basic.ack.
+DELIVERED 0    the application holds a whole prefetch of unacknowledged messages: the window moves on. A new AMQP
+               consumer replaces the old one, whose messages stay unacknowledged on the channel.
+POISON 1       a message failed more often than its policy allows: basic.reject without requeue.
+STANDARD 2     messages are processed: basic.ack, with ``multiple`` if possible.
+REDELIVERED 3  messages are passed to the application once more: nothing is sent.
+INDIVIDUAL 4   one message is processed: basic.ack.
+UNMATCHED 5    a message does not match the selector of a topic subscriber: basic.ack, which deletes the stored copy.
+EXPIRED 6      a message expired while it waited in the client: basic.reject if it is persistent, else basic.ack.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
+from leveret.client.messages import Delivery
 
 if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 class AckMode(IntEnum):
     SESSION_TRANSACTED = 0  # at commit
-    AUTO = 1  # when the listener has returned; as receive() hands over
-    CLIENT = 2  # by message.acknowledge(), all that the session has delivered
-    DUPS_OK = 3  # lazily, many at once
-    INDIVIDUAL = 4  # by message.acknowledge(), that message alone
+    AUTO = 1  # when the listener has returned, or receive() returns
+    CLIENT = 2  # by message.acknowledge(), all messages delivered by the session
+    DUPS_OK = 3  # in batches
+    INDIVIDUAL = 4  # by message.acknowledge(), this message only
 
 
 class AckType(IntEnum):
@@ -43,7 +43,7 @@ class AckType(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class AckEvent:
-    """One acknowledgement, as the listeners of a session are told."""
+    """An acknowledgement, passed to the ack listeners of a session."""
 
     type: AckType
     consumer: MessageConsumer

@@ -1,12 +1,12 @@
 """Browses a queue without consuming messages.
 
-AMQP has no call for it. So a browser fetches messages on a channel of its own, does not ack them, and closes the
-channel when it is done: they go back to their places, in their order. The consequences:
+AMQP has no method for it. So a browser fetches messages on a channel of its own, does not acknowledge them, and closes
+the channel when it is done: they are requeued in their order. The consequences:
 
 - While browsing, other consumers do not get the messages that the browser holds, at most ``limit``.
-- Afterwards they count as redelivered once more. A queue with ``x-delivery-limit`` counts it, too: do not browse such
-  a queue again and again. Browsing over HTTP, or in the process of the broker, leaves no trace.
-- What comes after the browser has begun is not seen.
+- Afterwards their delivery count is higher by one, also for ``x-delivery-limit``: do not browse such a queue often.
+  Browsing over HTTP, or in the process of the broker, has no such effect.
+- Messages that arrive after the browser has started are not seen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Self
 
 from leveret.client.channel import Channel
-from leveret.client.connection import Connection
+from leveret.client.closable import Closable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination
 from leveret.client.jms.messages import Message, received
@@ -23,30 +23,22 @@ from leveret.client.jms.topics import compiled_selector
 from leveret.delivery.selector import selectable
 
 
-class QueueBrowser:
-    """``async for message in browser``; each iteration looks anew."""
+class QueueBrowser(Closable):
+    """``async for message in browser``; each loop starts again."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        registrar: Registrar,
-        queue: Destination,
-        selector: str,
-        limit: int,
-    ) -> None:
+    def __init__(self, registrar: Registrar, queue: Destination, selector: str, limit: int) -> None:
         if not isinstance(queue, Queue):
             raise InvalidDestination(f"{queue!r} is no queue: only queues can be browsed")
         self.queue = queue
         self.limit = limit
         self._selector = compiled_selector(selector)
-        self._connection = connection
         self._registrar = registrar
         self._channel: Channel | None = None
         self._left = 0
         self.is_closed = False
 
     async def next(self) -> Message | None:
-        """The next message; None if all were seen, after which they are back in the queue."""
+        """The next message; None after the last one, when all of them are requeued."""
         if self.is_closed:
             raise IllegalState(f"the browser of queue '{self.queue.name}' is closed")
         channel = self._channel or await self._begin()
@@ -62,7 +54,7 @@ class QueueBrowser:
 
     async def _begin(self) -> Channel:
         await self._registrar.prepare(self.queue)
-        channel = await self._connection.channel()
+        channel = await self._registrar.connection.channel()
         known = await channel.declare_queue(self.queue.name, passive=True)
         self._left = min(known.message_count, self.limit)
         self._channel = channel
@@ -85,9 +77,3 @@ class QueueBrowser:
         if message is None:
             raise StopAsyncIteration
         return message
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

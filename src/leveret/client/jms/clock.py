@@ -1,4 +1,4 @@
-"""The time of the client: what waits for a while asks here, so that a test can say what time it is."""
+"""The time of the client, by the event loop. Tests replace it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Clock(Protocol):
+class Clock:
     def now(self) -> float:
-        """Seconds; means something only against another now()."""
-
-    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer: ...
-
-
-class LoopClock:
-    """The time of the running event loop."""
-
-    __slots__ = ()
-
-    def now(self) -> float:
+        """Seconds since an unspecified moment."""
         return asyncio.get_running_loop().time()
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:

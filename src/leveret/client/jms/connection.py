@@ -1,12 +1,13 @@
-"""A connection as JMS has it: sessions share it, and nothing is dispatched before it is started."""
+"""A connection of the JMS-style API: sessions share it, and no message is delivered before it is started."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from leveret.client.closable import Closable
 from leveret.client.connection import CLOSE_SECONDS, Happening
 from leveret.client.connection import Connection as AmqpConnection
 from leveret.client.errors import Closed
@@ -22,43 +23,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.client.jms")
 
 
-class Connection:
-    """``exception_listener`` is told what ends a session or a consumer without their being closed."""
+class Connection(Closable):
+    """``exception_listener`` is called with errors that end a session or a consumer."""
 
     def __init__(self, factory: ConnectionFactory, client: AmqpConnection, clock: Clock) -> None:
         self.factory = factory
         self.client = client
         self.clock = clock
+        self.client_id = factory.client_id
         self.registrar = Registrar(client, factory.layout, factory.client_id)
+        self.is_leveret = self.registrar.is_leveret  # it supports extensions such as ``x-pull-one``
+        self.is_audited = getattr(client, "audit", None) is not None  # duplicates are recognised by message IDs
         self.exception_listener: Callable[[Exception], None] | None = None
         self.is_started = False
         self.is_closed = False
         self._sessions: list[Session] = []
         self._is_over = False  # no more events are reported
-        self._close_by: float | None = None  # when the broker has had its time to answer
-        self._last_words: set[asyncio.Task[None]] = set()  # that it has not answered
-        self._told: Exception | None = None  # what ends the connection ends each session
+        self._close_by: float | None = None  # the deadline for the pending calls of a close
+        self._closing: set[asyncio.Task[None]] = set()  # pending calls of a close
+        self._reported: Exception | None = None  # the error of a connection is reported once, not by each session
         client.listeners.append(self._happened)
-
-    @property
-    def is_leveret(self) -> bool:
-        """Whether the broker knows what goes beyond RabbitMQ, such as ``x-pull-one``."""
-        return self.registrar.is_leveret
-
-    @property
-    def is_audited(self) -> bool:
-        """Whether messages that come twice, after a loss of the connection, are known by their ids."""
-        return getattr(self.client, "audit", None) is not None
-
-    @property
-    def client_id(self) -> str:
-        return self.registrar.client_id
 
     # ---- sessions
 
     async def create_session(self, ack_mode: AckMode = AckMode.AUTO) -> Session:
         self.refuse_closed()
-        ack_mode = AckMode(ack_mode)  # a plain number is welcome
+        ack_mode = AckMode(ack_mode)  # plain numbers are accepted
         channel = await self.client.channel()
         if ack_mode is AckMode.SESSION_TRANSACTED:
             await channel.select_transactions()
@@ -70,24 +60,22 @@ class Connection:
         if session in self._sessions:
             self._sessions.remove(session)
 
-    # ---- life
-
     async def start(self) -> None:
-        """From now on messages are handed over, first of all those that have come before."""
+        """Deliver messages from now on, first those that have arrived before."""
         self.refuse_closed()
         self.is_started = True
         for session in list(self._sessions):
             session.resume()
 
     async def stop(self) -> None:
-        """Nothing is handed over until it is started again; a listener that runs is waited for. Sending goes on."""
+        """Stop delivering messages until it is started again; waits for running listeners. Sending is not affected."""
         self.refuse_closed()
         self.is_started = False
         for session in list(self._sessions):
             await session.listeners_done()
 
     async def close(self) -> None:
-        """Closes all sessions: what they have not acknowledged goes back to its queues."""
+        """Closes all sessions: messages that they have not acknowledged are requeued."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -98,24 +86,23 @@ class Connection:
         finally:
             self._is_over = True
             await self.client.close()
-            if self._last_words:
-                await asyncio.wait(self._last_words, timeout=CLOSE_SECONDS)
+            if self._closing:
+                await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
-    async def in_time(self, last_words: Coroutine[Any, Any, None]) -> None:
-        """Closing waits for the pending commands, but not for ever. What a disconnected broker has
-        not heard by then it hears when it is back."""
-        saying = asyncio.ensure_future(last_words)
-        self._last_words.add(saying)
-        saying.add_done_callback(self._said)
+    async def in_time(self, work: Coroutine[Any, Any, None]) -> None:
+        """Closing waits for the pending calls, up to a limit. A disconnected broker receives them when it is back."""
+        task = asyncio.ensure_future(work)
+        self._closing.add(task)
+        task.add_done_callback(self._closed)
         left = CLOSE_SECONDS if self._close_by is None else self._close_by - asyncio.get_running_loop().time()
-        await asyncio.wait([saying], timeout=max(left, 0))
-        if saying.done():
-            saying.result()
+        await asyncio.wait([task], timeout=max(left, 0))
+        if task.done():
+            task.result()
 
-    def _said(self, saying: asyncio.Task[None]) -> None:
-        self._last_words.discard(saying)
-        if not saying.cancelled():
-            saying.exception()  # the waiting call may have timed out
+    def _closed(self, task: asyncio.Task[None]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled():
+            task.exception()  # the waiting call may have timed out
 
     def refuse_closed(self) -> None:
         if self.is_closed:
@@ -135,9 +122,9 @@ class Connection:
             self.trouble(happening.problem)
 
     def trouble(self, problem: Exception) -> None:
-        if self._is_over or problem is self._told or isinstance(problem, Closed):
+        if self._is_over or problem is self._reported or isinstance(problem, Closed):
             return
-        self._told = problem
+        self._reported = problem
         if self.exception_listener is not None:
             try:
                 self.exception_listener(problem)
@@ -145,9 +132,3 @@ class Connection:
                 log.exception("exception listener of the connection failed")
         else:
             log.warning("connection to %s failed: %s", self.client.address.shown, problem)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

@@ -1,12 +1,12 @@
-"""A consumer: messages not yet received, messages the application has, and the two ways to get them.
+"""A consumer: waiting messages, messages that the application holds, and the two ways to receive them.
 
-    session's line -> unconsumed -> delivered -> the application
+    queue of the session -> unconsumed -> delivered -> the application
 
-A message is put on the delivered list before the application sees it, and leaves it when the mode of the session calls
-it consumed. A rollback, a recover or a listener that raises takes messages from there back to the front of
-``unconsumed``, in their order; the RedeliveryPolicy says after how long, and when to give up.
+A message is added to ``delivered`` before the application receives it, and removed when it is acknowledged according to
+the mode of the session. A rollback, a recover or an exception of a listener moves messages back to the front of
+``unconsumed``, in their order; the RedeliveryPolicy determines the delay, and when to give up.
 
-Either the application asks, by ``receive``, or it has a ``listener``, which the session calls; never both.
+The application either calls ``receive`` or sets a ``listener``, which the session calls; never both.
 """
 
 from __future__ import annotations
@@ -17,35 +17,34 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
+from leveret.client.closable import Closable, Once
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode, AckType
-from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listener_call import Listener, ListenerCall, NotCalled
-from leveret.client.jms.messages import Message, received
-from leveret.client.jms.once import Once
-from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.listeners import Listener, ListenerCall, NotCalled
+from leveret.client.jms.messages import PERSISTENT, Message, received
+from leveret.client.jms.policies import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push
 from leveret.client.jms.topics import Source
+from leveret.client.jms.unsettled import Dispatch, Outcome
+from leveret.client.messages import Delivery
 from leveret.errors import LeveretError
 
 if TYPE_CHECKING:
     from leveret.client.jms.session import Session
 
-PERSISTENT = 2
 log = logging.getLogger("leveret.client.jms")
 
 
-class MessageConsumer:
+class MessageConsumer(Closable):
     def __init__(self, session: Session, source: Source, prefetch: int, policy: RedeliveryPolicy) -> None:
         self.session = session
         self.source = source
         self.prefetch = prefetch
         self.policy = policy
-        self.unconsumed: deque[Dispatched] = deque()
-        self.delivered: dict[Delivery, Dispatched] = {}
+        self.unconsumed: deque[Dispatch] = deque()
+        self.delivered: dict[Delivery, Dispatch] = {}
         self.subscription = Push(self) if prefetch else Pull(self)
         self.is_closed = False
         self.problem: Exception | None = None
@@ -53,7 +52,7 @@ class MessageConsumer:
         self._receives = False  # receive() was called
         self.is_receiving = False
         self._news: asyncio.Future[None] | None = None
-        self._setback: Exception | None = None  # for the receive() that waits; the next one tries again
+        self._setback: Exception | None = None  # raised by the waiting receive(); the next one tries again
         self._listener_call = ListenerCall()
         self._closing = Once(self._close)
         self._retries = Retries(policy, session.connection.clock, self._put_first, self._go_on)
@@ -61,7 +60,7 @@ class MessageConsumer:
     # ---- receive()
 
     async def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message; None when ``timeout`` seconds are over, or the consumer was closed meanwhile."""
+        """The next message; None after ``timeout`` seconds, or if the consumer was closed meanwhile."""
         self._begin_receive()
         try:
             message = self._next_message()
@@ -71,7 +70,7 @@ class MessageConsumer:
             self.subscription.receiver_left()
 
     async def _later_message(self, timeout: float | None) -> Message | None:
-        """There is none yet."""
+        """Wait for the next message."""
         is_late = False
 
         def ring() -> None:
@@ -95,8 +94,8 @@ class MessageConsumer:
                 timer.cancel()
 
     async def receive_no_wait(self) -> Message | None:
-        """The next message, if there is one now. A consumer that pulls asks the broker; one that is pushed to looks at
-        what has come."""
+        """The next message, or None if there is none now. With prefetch 0 the broker is asked; otherwise only messages
+        that have arrived are considered."""
         self._begin_receive()
         try:
             message = self._next_message()
@@ -117,14 +116,14 @@ class MessageConsumer:
         self._receives = self.is_receiving = True
 
     async def _wait(self) -> None:
-        """Until something has changed."""
+        """Wait for a change."""
         self._news = asyncio.get_running_loop().create_future()
         if self.may_ask:
             self.subscription.ask()
         await self._news
 
     async def _last_look(self, *, asks: bool = False) -> Message | None:
-        """What is there once the broker has said what is under way."""
+        """The message that has arrived when no request is pending any more."""
         if self.may_ask or not asks:
             await self.subscription.settle_request(asks=asks)
         message = self._next_message()
@@ -143,7 +142,7 @@ class MessageConsumer:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a message that comes now could be handed over."""
+        """Whether a message that arrives now could be returned."""
         return self.session.connection.is_started and not self._retries.is_pausing and not self.unconsumed
 
     # ---- listener
@@ -171,7 +170,7 @@ class MessageConsumer:
         )
 
     async def serve(self) -> None:
-        """The listener gets its next message."""
+        """Pass the next message to the listener."""
         entry = self._take()
         message = None if entry is None else self._message_of(entry)
         if entry is None or message is None or self._listener is None:
@@ -188,27 +187,27 @@ class MessageConsumer:
             if self.is_closed:
                 self.session.forget(self)
 
-    def _failed(self, entry: Dispatched, problem: BaseException) -> None:
+    def _failed(self, entry: Dispatch, problem: BaseException) -> None:
         log.warning("message listener of %s failed: %r", self, problem)
         if self.session.is_closed:
             return
         if self.session.ack_mode in (AckMode.SESSION_TRANSACTED, AckMode.CLIENT):
-            self.subscription.consumed()  # the next one: what becomes of all of them is the application's to say
+            self.subscription.consumed()  # continue: the application settles all of them
             return
         self.session.acknowledge_lazy(self)
         self.roll_back([entry])
 
-    def _not_called(self, entry: Dispatched, problem: NotCalled) -> None:
-        """It is as if it had just come; no other is handed over."""
+    def _not_called(self, entry: Dispatch, problem: NotCalled) -> None:
+        """Put the message back. No further one is passed to the listener."""
         log.warning("message listener of %s cannot be called: %s", self, problem)
         self._listener = None
         self.forget([entry])
         self._put_first([entry])
 
-    # ---- the way to the application
+    # ---- to the application
 
-    def arrived(self, entry: Dispatched) -> None:
-        """From the session's line."""
+    def arrived(self, entry: Dispatch) -> None:
+        """Called with messages from the queue of the session."""
         self.unconsumed.append(entry)
         self.wake()
 
@@ -216,8 +215,8 @@ class MessageConsumer:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    def _take(self) -> Dispatched | None:
-        """The next one that the application may see. What it may not see is settled on the way."""
+    def _take(self) -> Dispatch | None:
+        """The next message for the application. Settles those that it must not receive."""
         connection, line = self.session.connection, self.unconsumed
         while line and connection.is_started and not self._retries.is_pausing and not self.is_closed:
             entry = line.popleft()
@@ -228,26 +227,26 @@ class MessageConsumer:
                 if entry.is_expired(connection.clock):
                     self._expired(entry)
                     continue
-                if self.source.filters and not self.source.wants(entry.delivery):
+                if self.source.filters and not self.source.matches(entry.delivery):
                     self._settle_unseen(entry, Outcome.ACK, AckType.UNMATCHED)
                     continue
-            except LeveretError:  # its headers are unreadable, for every consumer
+            except LeveretError:  # its headers cannot be decoded by any consumer
                 self._settle_unseen(entry, Outcome.REJECT, AckType.POISON)
                 continue
             return entry
         return None
 
-    def _expired(self, entry: Dispatched) -> None:
+    def _expired(self, entry: Dispatch) -> None:
         is_kept = entry.delivery.properties.delivery_mode == PERSISTENT
         self._settle_unseen(entry, Outcome.REJECT if is_kept else Outcome.ACK, AckType.EXPIRED)
 
-    def _settle_unseen(self, entry: Dispatched, outcome: Outcome, kind: AckType) -> None:
+    def _settle_unseen(self, entry: Dispatch, outcome: Outcome, kind: AckType) -> None:
         self.session.settle([entry], outcome)
-        self.session.tell(kind, self, [entry])
-        if self.session.is_transacted:  # the broker counts it until the transaction ends
+        self.session.notify_ack(kind, self, [entry])
+        if self.session.is_transacted:  # it counts towards the prefetch until the transaction ends
             self.subscription.consumed()
 
-    def _message_of(self, entry: Dispatched) -> Message | None:
+    def _message_of(self, entry: Dispatch) -> Message | None:
         self.delivered[entry.delivery] = entry
         try:
             return received(entry.delivery, self.session, entry.redeliveries, self.source.destination)
@@ -256,8 +255,8 @@ class MessageConsumer:
             self._settle_unseen(entry, Outcome.REJECT, AckType.POISON)
             return None
 
-    def _consumed(self, entry: Dispatched) -> None:
-        """The application has had it, or has it. It may have been settled, or rolled back, in the meantime."""
+    def _consumed(self, entry: Dispatch) -> None:
+        """The application has received it. It may have been settled or rolled back meanwhile."""
         if entry.delivery not in self.delivered:
             return
         entry.is_consumed = True
@@ -270,21 +269,21 @@ class MessageConsumer:
         else:
             self.subscription.consumed()
 
-    def acknowledge(self, entries: list[Dispatched], kind: AckType) -> None:
+    def acknowledge(self, entries: list[Dispatch], kind: AckType) -> None:
         if entries:
             self.session.settle(entries, Outcome.ACK)
             self.forget(entries)
-            self.session.tell(kind, self, entries)
+            self.session.notify_ack(kind, self, entries)
 
-    def forget(self, entries: Iterable[Dispatched]) -> None:
+    def forget(self, entries: Iterable[Dispatch]) -> None:
         for entry in entries:
             self.delivered.pop(entry.delivery, None)
 
-    # ---- and back
+    # ---- redelivery
 
-    def roll_back(self, entries: list[Dispatched]) -> None:
-        """To the application once more, after the delay of the policy; or, if that was too often, to the dead
-        letters. A consumer that is closed gives them back to the broker."""
+    def roll_back(self, entries: list[Dispatch]) -> None:
+        """Pass them to the application once more, after the delay of the policy; or reject them, if the policy does not
+        allow more redeliveries. A closed consumer requeues them."""
         self.forget(entries)
         self.session.forget_void(entries)
         entries = [entry for entry in entries if not entry.is_settled]
@@ -298,13 +297,13 @@ class MessageConsumer:
         again = [entry for entry in entries if self.policy.allows(entry.redeliveries)]
         if poison:
             self.session.settle(poison, Outcome.REJECT)
-            self.session.tell(AckType.POISON, self, poison)
+            self.session.notify_ack(AckType.POISON, self, poison)
         if again:
-            self.session.tell(AckType.REDELIVERED, self, again)
+            self.session.notify_ack(AckType.REDELIVERED, self, again)
             self._retries.add(again)
 
-    def _put_first(self, entries: Sequence[Dispatched]) -> None:
-        """Behind those that came before them, which may be back already."""
+    def _put_first(self, entries: Sequence[Dispatch]) -> None:
+        """After messages that arrived before them, which may have been put back already."""
         line, earlier, first = self.unconsumed, [], entries[0].delivery.delivery_tag
         while line and line[0].delivery.delivery_tag < first:
             earlier.append(line.popleft())
@@ -315,16 +314,16 @@ class MessageConsumer:
         self.session.serve_listeners()
 
     def interrupted(self) -> None:
-        """What was not handed over and the broker will bring again is forgotten."""
+        """Forget waiting messages that the broker will redeliver."""
         self.session.forget_void([*self.unconsumed, *self._retries.away])
         self._retries.forget_settled()
         self.unconsumed = deque(entry for entry in self.unconsumed if not entry.is_settled)
         self.subscription.interrupted()
 
-    # ---- its end
+    # ---- the end
 
     async def close(self) -> None:
-        """What came and was not consumed goes back to the queue. A listener that runs is waited for."""
+        """Messages that were not consumed are requeued. Waits for a listener that is running."""
         await self._closing.do()
 
     async def _close(self) -> None:
@@ -342,22 +341,22 @@ class MessageConsumer:
         await self.source.close()
 
     def end(self, problem: Exception | None) -> None:
-        """Nothing more is handed over: it is closed, or its session is lost by a problem."""
+        """No more messages are delivered: it is closed, or its session has failed."""
         self.is_closed = self.is_closed or problem is None
         self.cancelled(problem)
         self._retries.cancel()
-        if problem is not None:  # they are the broker's again
+        if problem is not None:  # the broker requeues them
             self.unconsumed.clear()
 
     def cancelled(self, problem: Exception | None) -> None:
-        """Nothing more will come. What has come can be taken."""
+        """No more messages will arrive. Those that have arrived can be received."""
         self.problem = self.problem or problem
         if problem is not None:
             self.source.release()
         self.wake()
 
     def set_back(self, problem: Exception) -> None:
-        """What it asked for cannot be had now."""
+        """The current request failed."""
         self._setback = problem
         self.wake()
 
@@ -373,12 +372,6 @@ class MessageConsumer:
 
     def __str__(self) -> str:
         return f"consumer of queue '{self.source.queue}'"
-
-    async def __aenter__(self) -> MessageConsumer:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
 
     def __aiter__(self) -> MessageConsumer:
         return self

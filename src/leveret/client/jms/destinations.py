@@ -1,9 +1,10 @@
-"""Where messages go and come from: queues, topics, and temporary ones that live as long as their connection.
+"""Destinations: queues, topics, and temporary ones that are deleted with their connection.
 
-A queue is an AMQP queue of the same name, durable, published to by the default exchange. A topic is a routing key on a
-topic exchange; ActiveMQ's wildcards ``*`` (one word) and ``>`` (all that follow) become AMQP's ``*`` and ``#``.
+A queue is a durable AMQP queue of the same name; messages are published to it by the default exchange. A topic is a
+routing key of a topic exchange; ActiveMQ's wildcards ``*`` (one word) and ``>`` (all following words) become AMQP's
+``*`` and ``#``.
 
-A name may be written as ActiveMQ's users do, with its kind before and options behind it:
+As in ActiveMQ, the kind may precede a name and options may follow it:
 ``queue://orders?consumer.prefetchSize=10&consumer.exclusive=true``.
 """
 
@@ -13,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qsl
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.errors import InvalidDestination
-from leveret.client.jms.foreign_options import Fixed, ForeignOptions
+from leveret.client.messages import Delivery
+from leveret.client.option_reader import Fixed, OptionReader
 from leveret.wire.fields import Table
 
 if TYPE_CHECKING:
@@ -33,25 +34,23 @@ FIXED = {
     "maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
     "retroactive": Fixed(("false",), "a topic keeps nothing for later subscribers: subscribe durably"),
 }
-"""Options that change nothing, without ``consumer.``."""
+"""Options without an effect, without ``consumer.``."""
 
 
 @dataclass(slots=True, frozen=True)
 class Layout:
-    """How the destinations of a factory are laid out on the broker."""
+    """How the destinations of a factory are represented on the broker."""
 
-    queue_arguments: Table = field(default_factory=dict)  # of the queues that are declared at their first use
+    queue_arguments: Table = field(default_factory=dict)  # for queues that are declared at their first use
     topic_exchange: str = "amq.topic"
-    declares_queues: bool = True  # False: they must be there
-    broker_selects: bool | None = None  # whether bindings may have selectors; None: if the broker is Leveret
+    declares_queues: bool = True  # False: they must exist
+    broker_selects: bool | None = None  # whether the broker supports selectors; None: if it is Leveret
 
 
 class Destination:
-    """``name`` is without the options, which have fields of their own."""
+    """``name`` is without the options; these are attributes."""
 
     PREFIX = ""
-
-    __slots__ = ("consumer_priority", "is_exclusive", "is_without_local", "name", "prefetch", "selector")
 
     def __init__(self, name: str) -> None:
         self.name, _, query = name.removeprefix(self.PREFIX).partition("?")
@@ -59,7 +58,7 @@ class Destination:
             raise InvalidDestination(f"'{self.name}' is of another kind: a {type(self).__name__} is {self.PREFIX}NAME")
         refuse_wrong_length(self.name)
         given = dict(parse_qsl(query, keep_blank_values=True))
-        options = ForeignOptions(CONSUMER, given, FIXED, InvalidDestination, f"'{self.name}'")
+        options = OptionReader(given, InvalidDestination, f"'{self.name}'", prefix=CONSUMER, fixed=FIXED)
         self.prefetch = options.whole("prefetchSize", 0, LARGEST_PREFETCH)
         self.consumer_priority = options.whole("priority", LEAST_PRIORITY, MOST_PRIORITY)
         self.is_exclusive = bool(options.truth("exclusive"))
@@ -69,7 +68,7 @@ class Destination:
 
     @classmethod
     def exactly(cls, name: str) -> Self:
-        """For a name that came with a message: a question mark in it is a part of it."""
+        """For the name in a received message: a question mark is a part of it."""
         refuse_wrong_length(name)
         made = cls("-")
         made.name = name
@@ -88,7 +87,7 @@ class Destination:
 
     @property
     def reply_name(self) -> str:
-        """How a message names it as the place for answers."""
+        """Its name in the reply_to of a message."""
         raise NotImplementedError
 
     def route(self, layout: Layout) -> tuple[str, str]:
@@ -96,16 +95,14 @@ class Destination:
         raise NotImplementedError
 
     def of_delivery(self, delivery: Delivery) -> Destination:
-        """Where a message was sent that a consumer of this destination got."""
+        """The destination to which a message was sent that a consumer of this destination received."""
         return self
 
 
 class Queue(Destination):
-    """``is_ours`` False: it is declared elsewhere, such as a reply destination."""
+    """``is_ours`` False: it is not declared by this connection, such as a reply destination."""
 
     PREFIX = QUEUE_PREFIX
-
-    __slots__ = ("is_ours",)
 
     def __init__(self, name: str, *, is_ours: bool = True) -> None:
         super().__init__(name)
@@ -121,8 +118,6 @@ class Queue(Destination):
 
 class Topic(Destination):
     PREFIX = TOPIC_PREFIX
-
-    __slots__ = ()
 
     @property
     def reply_name(self) -> str:
@@ -148,34 +143,27 @@ class Topic(Destination):
         return Topic.exactly(delivery.routing_key) if self.is_pattern and delivery.routing_key else self
 
 
-class _Temporary:
-    """Made by a session; gone with its connection, or before by ``delete()``."""
-
-    __slots__ = ()
-
-    name: str
-    _registrar: Registrar
-
-    async def delete(self) -> None:
-        await self._registrar.delete_temporary(self)  # type: ignore[arg-type]
-
-
-class TemporaryQueue(_Temporary, Queue):
-    """Only consumers of its own connection may receive from it; any client may send to it."""
-
-    __slots__ = ("_registrar",)
+class TemporaryQueue(Queue):
+    """Created by a session, deleted with its connection or by ``delete()``. Only consumers of its own connection may
+    receive from it; any client may send to it."""
 
     def __init__(self, name: str, registrar: Registrar) -> None:
         super().__init__(name, is_ours=False)
         self._registrar = registrar
 
+    async def delete(self) -> None:
+        await self._registrar.delete_temporary(self)
 
-class TemporaryTopic(_Temporary, Topic):
-    __slots__ = ("_registrar",)
+
+class TemporaryTopic(Topic):
+    """Created by a session, deleted with its connection or by ``delete()``."""
 
     def __init__(self, name: str, registrar: Registrar) -> None:
         super().__init__(name)
         self._registrar = registrar
+
+    async def delete(self) -> None:
+        await self._registrar.delete_temporary(self)
 
 
 def refuse_wrong_length(name: str) -> None:
@@ -189,8 +177,7 @@ def destination_named(name: str) -> Queue | Topic:
 
 
 def named_in_reply_to(name: str) -> Destination | None:
-    """The place for answers that a message names, if it does. A plain name is a queue, as all clients of AMQP have
-    it."""
+    """The reply destination of a message, if it has one. A plain name is a queue, as in all AMQP clients."""
     if name in ("", TOPIC_PREFIX, QUEUE_PREFIX):
         return None
     if name.startswith(TOPIC_PREFIX):

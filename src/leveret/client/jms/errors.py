@@ -1,13 +1,13 @@
-"""What goes wrong for an application that uses the client as JMS's users know it.
+"""Errors of the JMS-style API.
 
 ClientError
 └── JmsError
     ├── IllegalState        a call that does not fit the state: closed, not transacted, receive() beside a listener
-    ├── InvalidDestination  a destination that cannot be used so
-    ├── InvalidSelector     a selector that the broker, or the place where it is given, cannot have
+    ├── InvalidDestination  a destination that cannot be used in this way
+    ├── InvalidSelector     an invalid selector, or one that the broker or the destination does not support
     ├── MessageFormatError   a body, a property or a field that a message cannot have
-    ├── MessageNotWriteable  a change of what was received and not cleared
-    └── Unsupported          what this broker does not offer
+    ├── MessageNotWriteable  a change of a received message that was not cleared
+    └── Unsupported          a feature that this broker does not have
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leveret.client.errors import ClientError
 
 
 class JmsError(ClientError):
-    """Root of what only this face of the client runs into."""
+    """Root of the errors of the JMS-style API."""
 
 
 class IllegalState(JmsError):

@@ -1,4 +1,4 @@
-"""What an application says about a message besides its body, in the headers of AMQP. Selectors see it."""
+"""Properties of a message, set by the application. They are AMQP headers, and available to selectors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WHOLE_NUMBERS = range(-(1 << 63), 1 << 63)
 
 
 class MessageProperties(MutableMapping[str, FieldValue]):
-    """A value that cannot be sent is refused when it is set. Those of a received message can be read only."""
+    """Raises when a value is set that cannot be sent. Properties of a received message are read-only."""
 
     __slots__ = ("_values", "is_read_only")
 

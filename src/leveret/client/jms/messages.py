@@ -1,6 +1,6 @@
-"""Messages as JMS has them, and how they travel in AMQP.
+"""Messages of the JMS-style API, and their representation in AMQP.
 
-| JMS                  | here                   | in AMQP                                                       |
+| JMS                  | attribute              | AMQP                                                          |
 |----------------------|------------------------|---------------------------------------------------------------|
 | JMSMessageID         | ``message_id``         | message_id                                                    |
 | JMSCorrelationID     | ``correlation_id``     | correlation_id                                                |
@@ -8,39 +8,41 @@
 | JMSDestination       | ``destination``        | exchange and routing key                                      |
 | JMSDeliveryMode      | ``delivery_mode``      | delivery_mode                                                 |
 | JMSPriority          | ``priority``           | priority                                                      |
-| JMSTimestamp         | ``timestamp``          | timestamp, and the header timestamp_in_ms, which is finer     |
-| JMSExpiration        | ``expiration``         | expiration: what is left of it when the message is sent       |
+| JMSTimestamp         | ``timestamp``          | timestamp, and the header timestamp_in_ms                     |
+| JMSExpiration        | ``expiration``         | expiration: the time to live when the message is sent         |
 | JMSDeliveryTime      | ``delivery_time``      | the header x-deliver-at                                       |
 | JMSType              | ``type``               | type                                                          |
 | JMSRedelivered       | ``redelivered``        | the redelivered flag                                          |
-| JMSXDeliveryCount    | ``delivery_count``     | the header x-delivery-count, and what the client counted      |
+| JMSXDeliveryCount    | ``delivery_count``     | the header x-delivery-count, and redeliveries by the client   |
 | JMSXGroupID          | ``group_id``           | the header x-group-id                                         |
 | properties           | ``properties``         | headers                                                       |
 
-The content type tells the kinds apart: ``text/plain`` is a text, ``application/json`` with an object in it a map,
-``application/octet-stream`` bytes. JSON was chosen for maps since every client in every language reads it. A body that
-does not match its content type becomes bytes: a consumer must not fail because of what another program sent.
+The content type determines the kind: ``text/plain`` is a text message, ``application/json`` with an object a map
+message, ``application/octet-stream`` a bytes message. Maps are JSON because every client in every language can read it.
+A body that does not match its content type becomes a bytes message: a consumer must not fail because of a message of
+another program.
 
-Moments are seconds since 1970, 0 stands for never. What was received can be read only, until it is cleared.
+Times are seconds since 1970, 0: none. A received message is read-only until it is cleared.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.destinations import Destination, named_in_reply_to
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
 from leveret.client.jms.message_properties import MessageProperties
+from leveret.client.messages import Delivery
 from leveret.wire.fields import FarTime, FieldValue, Table
 from leveret.wire.properties import Properties
 
 NON_PERSISTENT = 1
 PERSISTENT = 2
-USUAL_PRIORITY = 4
+DEFAULT_PRIORITY = 4
 
 TEXT_TYPE = "text/plain"
 BYTES_TYPE = "application/octet-stream"
@@ -51,9 +53,9 @@ GROUP_HEADER = "x-group-id"
 MOMENT_HEADER = "timestamp_in_ms"
 DELIVER_AT_HEADER = "x-deliver-at"
 COUNT_HEADERS = ("x-delivery-count", "x-acquired-count")
-ORIGIN_HEADER = "x-jms-origin"  # which connection sent a message to a topic: for noLocal
+ORIGIN_HEADER = "x-jms-origin"  # the connection that sent a message to a topic, for noLocal
 OURS = frozenset({GROUP_HEADER, MOMENT_HEADER, DELIVER_AT_HEADER, ORIGIN_HEADER, *COUNT_HEADERS})
-"""Headers that are fields of a message, and no properties of it."""
+"""Headers that are fields of a message, not properties."""
 
 
 class Acknowledger(Protocol):
@@ -62,50 +64,31 @@ class Acknowledger(Protocol):
     def acknowledge(self, message: Message) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Message:
-    """A message without a body, and what all messages have."""
+    """A message without a body, and the fields that all messages have."""
 
-    CONTENT_TYPE: str | None = None
+    CONTENT_TYPE: ClassVar[str | None] = None
 
-    __slots__ = (
-        "_acknowledger",
-        "_properties",
-        "correlation_id",
-        "delivery",
-        "delivery_mode",
-        "delivery_time",
-        "destination",
-        "expiration",
-        "group_id",
-        "is_body_read_only",
-        "message_id",
-        "priority",
-        "redeliveries",
-        "reply_to",
-        "timestamp",
-        "type",
-    )
-
-    def __init__(self) -> None:
-        self.message_id = ""
-        self.correlation_id = ""
-        self.reply_to: Destination | None = None
-        self.destination: Destination | None = None
-        self.delivery_mode = PERSISTENT
-        self.priority = USUAL_PRIORITY
-        self.timestamp = 0.0
-        self.expiration = 0.0
-        self.delivery_time = 0.0
-        self.type = ""
-        self.group_id: FieldValue = None
-        self.delivery: Delivery | None = None  # as it came, if it was received
-        self.redeliveries = 0  # counted by the consumer that has it
-        self.is_body_read_only = False
-        self._properties: MessageProperties | None = None  # created on first access
-        self._acknowledger: Acknowledger | None = None
+    message_id: str = ""
+    correlation_id: str = ""
+    reply_to: Destination | None = None
+    destination: Destination | None = None
+    delivery_mode: int = PERSISTENT
+    priority: int = DEFAULT_PRIORITY
+    timestamp: float = 0.0
+    expiration: float = 0.0
+    delivery_time: float = 0.0
+    type: str = ""
+    group_id: FieldValue = None
+    delivery: Delivery | None = None  # if it was received
+    redeliveries: int = 0  # counted by the consumer that has it
+    is_body_read_only: bool = False
+    _properties: MessageProperties | None = None  # created on first access
+    _acknowledger: Acknowledger | None = None
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.message_id or 'unsent'}: {self.body!r:.80}>"
+        return f"<{self.__class__.__name__} {self.message_id or 'unsent'}: {self.body!r:.80}>"
 
     @property
     def body(self) -> object:
@@ -120,17 +103,17 @@ class Message:
         return self._properties
 
     def clear_body(self) -> None:
-        """The body is empty, and can be written."""
+        """Make the body empty and writable."""
         self.is_body_read_only = False
 
     def clear_properties(self) -> None:
         self._properties = MessageProperties()
 
-    # ---- of a message that was received
+    # ---- received messages
 
     @property
     def broker_redeliveries(self) -> int:
-        """How often the broker says that it came back, where it counts."""
+        """How often the broker redelivered it, if the broker counts."""
         if self.delivery is None:
             return 0
         counts = (self.delivery.headers.get(name) for name in COUNT_HEADERS)
@@ -139,7 +122,7 @@ class Message:
 
     @property
     def delivery_count(self) -> int:
-        """1 at the first delivery. 0: it was not delivered yet."""
+        """1 for the first delivery, 0 for a message that was not received."""
         return 0 if self.delivery is None else 1 + self.broker_redeliveries + self.redeliveries
 
     @property
@@ -160,7 +143,7 @@ class Message:
         return b""
 
     def amqp_properties(self, time_to_live: float = 0) -> Properties:
-        """``time_to_live``: how many seconds the message may wait in its queue; 0: as long as it takes."""
+        """``time_to_live``: seconds until the message expires in its queue; 0: no expiration."""
         headers: Table = {}
         if self._properties is not None or self.delivery is not None:
             headers = {name: value for name, value in self.properties.items() if name not in OURS}
@@ -179,7 +162,7 @@ class Message:
             reply_to=self.reply_to.reply_name if self.reply_to is not None else None,
             expiration=str(milliseconds(time_to_live)) if time_to_live else None,
             message_id=self.message_id or None,
-            timestamp=FarTime(self.timestamp) if self.timestamp else None,  # far or not: it is encoded at half the cost
+            timestamp=FarTime(self.timestamp) if self.timestamp else None,  # encoded at half the cost of a datetime
             type=self.type or None,
         )
 
@@ -190,7 +173,7 @@ class Message:
         self.correlation_id = found.correlation_id or ""
         self.reply_to = named_in_reply_to(found.reply_to or "")
         self.delivery_mode = PERSISTENT if found.delivery_mode == PERSISTENT else NON_PERSISTENT
-        self.priority = USUAL_PRIORITY if found.priority is None else found.priority
+        self.priority = DEFAULT_PRIORITY if found.priority is None else found.priority
         self.type = found.type or ""
         self.timestamp, exactness = _moment(found)
         self.delivery_time = _deliver_at(found)
@@ -274,7 +257,7 @@ class BytesMessage(Message):
 
 
 class MapMessage(Message):
-    """Names with values: ``message["amount"] = 12``."""
+    """Named values: ``message["amount"] = 12``."""
 
     CONTENT_TYPE = MAP_TYPE
 
@@ -328,7 +311,7 @@ def received(
     redeliveries: int = 0,
     destination: Destination | None = None,
 ) -> Message:
-    """The message that was delivered, of the kind that its content type says. ``destination``: of the consumer."""
+    """The delivered message, of the kind of its content type. ``destination``: of the consumer."""
     message = _with_body(delivery.properties.content_type or "", delivery.body)
     message._read_fields(delivery)
     message.redeliveries = redeliveries
@@ -351,7 +334,7 @@ def _with_body(content_type: str, body: bytes) -> Message:
             return _with_json(body)
         if kind.startswith("text/"):
             return TextMessage(body.decode())
-    except (ValueError, RecursionError):  # it is not what it says; UnicodeDecodeError is a ValueError
+    except (ValueError, RecursionError):  # it does not match its content type; UnicodeDecodeError is a ValueError
         return BytesMessage(body)
     return BytesMessage(body)
 
@@ -371,7 +354,7 @@ def _no_number(name: str) -> object:
 
 
 def _moment(found: Properties) -> tuple[float, float]:
-    """When the message was sent, and within how many seconds that is known."""
+    """When the message was sent, and the precision in seconds."""
     exact = (found.headers or {}).get(MOMENT_HEADER)
     if isinstance(exact, int) and not isinstance(exact, bool):
         return exact / 1000, 0.0
@@ -389,7 +372,7 @@ def _deliver_at(found: Properties) -> float:
 
 
 def _refuse_unlike_json(name: str, value: object) -> None:
-    """Raise now rather than at the send, where the field would be unknown."""
+    """Raise now: an error of the send would not name the field."""
     if isinstance(value, bytes | bytearray):
         raise MessageFormatError(
             f"field '{name}' of a map message is bytes: send them as a bytes message, or as text (base64)"

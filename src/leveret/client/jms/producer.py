@@ -1,13 +1,12 @@
-"""How messages leave: producers of a session, and what they share.
+"""Producers of a session, and the sending that they share.
 
-Without a transaction a session sends on a channel of its own with confirms: ``send`` returns when the broker has the
-message safe, and a message that the broker refuses cannot take the session's unacked messages with it. Failures of
-sends without waiting (``Sending.is_async``) go to the connection's exception listener. In a transaction everything goes
-over the session's channel: sends and acks take effect together at its commit.
+Without transactions, a session sends on a separate channel with confirms: ``send`` returns when the broker has
+confirmed the message, and a message that the broker refuses does not close the channel of unacknowledged messages.
+Failures of asynchronous sends (``Sending.is_async``) go to the connection's exception listener. With transactions,
+everything uses the session's channel: sends and acks take effect together at the commit.
 
-Messages for queues are mandatory. A queue that was deleted after its first use is declared again, and the message sent
-once more, in a transaction right after its commit; if it still has nowhere to go, that is an error and not a silent
-loss.
+Messages for queues are mandatory. If a queue was deleted after its first use, it is declared again and the message is
+sent once more, in a transaction right after its commit. A message that still cannot be routed is an error.
 """
 
 from __future__ import annotations
@@ -17,31 +16,35 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import uuid4
 
-from leveret.client.arrivals import Returned
 from leveret.client.channel import Channel
-from leveret.client.connection import CLOSE_SECONDS, Connection
+from leveret.client.closable import Closable
+from leveret.client.connection import CLOSE_SECONDS
 from leveret.client.errors import TransactionRolledBack, Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
-from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
-from leveret.client.jms.registrar import Registrar
-from leveret.client.jms.send_options import Sending
+from leveret.client.jms.messages import DEFAULT_PRIORITY, NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, Message
+from leveret.client.messages import Returned
+from leveret.client.option_reader import given
 from leveret.errors import FrameError
 from leveret.wire.properties import Properties
 
+if TYPE_CHECKING:
+    from leveret.client.jms.connection import Connection
+
+T = TypeVar("T")
 MOST_PRIORITY = 9
-ANSWERS = "amq.rabbitmq.reply-to."  # no queues to RabbitMQ: it returns what is mandatory, though it arrives
+REPLY_QUEUES = "amq.rabbitmq.reply-to."  # RabbitMQ returns mandatory messages for them, although they arrive
 
 
 @dataclass(slots=True, frozen=True)
 class Terms:
-    """How a message is sent. Times are in seconds; 0: it does not die, and is not delayed."""
+    """How a message is sent. Times are in seconds; 0: no expiration, no delay."""
 
     delivery_mode: int = PERSISTENT
-    priority: int = USUAL_PRIORITY
+    priority: int = DEFAULT_PRIORITY
     time_to_live: float = 0
     delivery_delay: float = 0
 
@@ -59,47 +62,27 @@ class Terms:
                 f"a message that lives for {self.time_to_live:g} s cannot be delayed by {self.delivery_delay:g} s"
             )
 
-    def changed(
-        self, mode: int | None, priority: int | None, time_to_live: float | None, delivery_delay: float | None
-    ) -> Terms:
-        """None: as it is."""
-        return Terms(
-            self.delivery_mode if mode is None else mode,
-            self.priority if priority is None else priority,
-            self.time_to_live if time_to_live is None else time_to_live,
-            self.delivery_delay if delivery_delay is None else delivery_delay,
-        )
-
 
 class Outgoing:
-    """The way out of one session."""
+    """Sends the messages of one session. ``transacted_channel`` is the channel of a session with transactions."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        registrar: Registrar,
-        transacted_channel: Channel | None = None,
-        sending: Sending | None = None,
-        trouble: Callable[[Exception], None] | None = None,
-        now: Callable[[], float] = time.time,
-    ) -> None:
-        self.registrar = registrar
-        self.sending = sending or Sending()
-        self.now = now
-        self._trouble = trouble
-        self._ahead: set[asyncio.Future[None]] = set()  # sent without waiting for the outcome
-        self._connection = connection
+    def __init__(self, connection: Connection, transacted_channel: Channel | None) -> None:
+        self.registrar = connection.registrar
+        self.sending = connection.factory.sending
+        self._trouble = connection.trouble
+        self._ahead: set[asyncio.Future[None]] = set()  # asynchronous sends without an outcome yet
+        self._connection = connection.client
         self._transacted = transacted_channel
         self._confirmed: Channel | None = None
         self._opening = asyncio.Lock()
         self._returned: list[Returned] = []
-        self._sent_to: dict[str, Destination] = {}  # queues of the open transaction, by their names
+        self._sent_to: dict[str, Destination] = {}  # queues of the open transaction, by name
         self._is_closed = False
         if transacted_channel is not None:
             transacted_channel.on_return = self._returned.append
 
     async def send(self, message: Message, destination: Destination, properties: Properties) -> None:
-        """Wait until it is confirmed; in a transaction, and for asynchronous sends, until it is written."""
+        """Waits for the confirm; in a transaction, and for asynchronous sends, until it is written."""
         if self._is_closed:
             raise IllegalState("the session is closed: nothing can be sent on it")
         body = message.encoded_body()
@@ -137,14 +120,14 @@ class Outgoing:
             ) from None
 
     async def _send_ahead(self, body: bytes, destination: Destination, properties: Properties) -> None:
-        """The confirm is awaited in the background. A sender faster than the network is slowed down here."""
+        """The confirm is awaited in the background. Waits while the network is congested."""
         exchange, key, is_mandatory = self._route(destination)
         await self.registrar.prepare(destination)
         channel = await self._channel()
         try:
             confirm = channel.send(body, exchange, key, properties, mandatory=is_mandatory)
         except FrameError as problem:
-            raise _said_of_the_message(problem, channel) from None
+            raise _format_error(problem, channel) from None
         assert confirm is not None, "the channel has confirms"
         self._follow(confirm, partial(self._send_again, body, destination, properties))
         if channel.connection.is_congested:
@@ -159,7 +142,7 @@ class Outgoing:
         problem = None if outcome.cancelled() else outcome.exception()
         if again is not None and isinstance(problem, Unroutable):
             self._follow(asyncio.ensure_future(again()), None)
-        elif isinstance(problem, Exception) and self._trouble is not None:
+        elif isinstance(problem, Exception):
             self._trouble(problem)
 
     async def _publish(self, body: bytes, destination: Destination, properties: Properties) -> None:
@@ -171,11 +154,11 @@ class Outgoing:
         try:
             await channel.publish(body, exchange, key, properties, mandatory=is_mandatory)
         except FrameError as problem:
-            raise _said_of_the_message(problem, channel) from None
+            raise _format_error(problem, channel) from None
 
     def _route(self, destination: Destination) -> tuple[str, str, bool]:
         exchange, key = destination.route(self.registrar.layout)
-        return exchange, key, isinstance(destination, Queue) and not key.startswith(ANSWERS)
+        return exchange, key, isinstance(destination, Queue) and not key.startswith(REPLY_QUEUES)
 
     async def _channel(self) -> Channel:
         if self._transacted is not None:
@@ -194,8 +177,8 @@ class Outgoing:
             return self._confirmed
 
     async def send_returned_again(self) -> None:
-        """After a commit: the queues of what came back were deleted after their first use. What came back twice has
-        nowhere to go."""
+        """After a commit: the queues of returned messages were deleted after their first use. A message that is
+        returned twice cannot be routed."""
         again: list[Returned] = []
         lost: list[Returned] = []
         for message in self._returned:
@@ -206,7 +189,7 @@ class Outgoing:
             try:
                 await self._commit_once_more(again)
                 break
-            except TransactionRolledBack:  # what belonged to it is committed: only this is left to do
+            except TransactionRolledBack:  # the transaction itself is committed: only repeat this
                 continue
         lost += self._returned
         self.forget_returned()
@@ -229,29 +212,22 @@ class Outgoing:
         self._returned.clear()
 
     def rolled_back(self) -> None:
-        """Nothing of it was sent."""
+        """Nothing of the transaction was sent."""
         self.forget_returned()
         self._sent_to.clear()
 
-    # ---- its end
-
     async def finish(self) -> None:
-        """Stop sending, and wait for asynchronous sends as long as the broker goes on confirming."""
+        """Stop sending, and wait for asynchronous sends as long as confirms keep arriving."""
         self._is_closed = True
         while self._ahead:
             done, late = await asyncio.wait(self._ahead, timeout=CLOSE_SECONDS)
             if not done:
-                self._tell_unconfirmed(len(late))
-                break
-
-    def _tell_unconfirmed(self, count: int) -> None:
-        if self._trouble is not None:
-            self._trouble(
-                TimeoutError(
-                    f"the broker has not confirmed {count} messages that were sent without waiting: their session is "
-                    f"closed, and has waited for {CLOSE_SECONDS:g} s; it may have them or not"
+                text = (
+                    f"the broker has not confirmed {len(late)} messages that were sent without waiting: their session "
+                    f"is closed, and has waited for {CLOSE_SECONDS:g} s; it may have them or not"
                 )
-            )
+                self._trouble(TimeoutError(text))
+                break
 
     async def close(self) -> None:
         self._is_closed = True
@@ -259,16 +235,35 @@ class Outgoing:
             await self._confirmed.close()
 
 
-def _said_of_the_message(problem: FrameError, channel: Channel) -> Exception:
-    """What cannot be written is the message's fault, unless the channel has ended."""
+def _format_error(problem: FrameError, channel: Channel) -> Exception:
+    """A message that cannot be encoded is wrong, unless the channel has ended."""
     if channel.is_closed:
         return problem
     return MessageFormatError(f"a header or property of the message cannot be sent: {problem}")
 
 
-class Producer:
-    """Sends to its destination, or if it has none, to the one that is given with each message. Its fields are what
-    holds for messages that are sent without saying otherwise."""
+class Term(Generic[T]):
+    """A default of a producer. It is stored in the terms of the producer, which check it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, producer: Producer, owner: type) -> T:
+        value: T = getattr(producer.terms, self._name)
+        return value
+
+    def __set__(self, producer: Producer, value: T) -> None:
+        producer.terms = replace(producer.terms, **{self._name: value})  # type: ignore[arg-type]
+
+
+class Producer(Closable):
+    """Sends to its destination, or if it has none, to the one that is passed with each message. Its fields are the
+    defaults of ``send``."""
+
+    delivery_mode = Term[int]()
+    priority = Term[int]()
+    time_to_live = Term[float]()
+    delivery_delay = Term[float]()
 
     def __init__(self, outgoing: Outgoing, destination: Destination | None = None) -> None:
         self.destination = destination
@@ -278,7 +273,7 @@ class Producer:
         self.outgoing = outgoing
         self._prefix = f"ID:{uuid4().hex}:"
         self._sent = 0
-        self._is_closed = False
+        self.is_closed = False
 
     async def send(
         self,
@@ -290,10 +285,15 @@ class Producer:
         time_to_live: float | None = None,
         delivery_delay: float | None = None,
     ) -> None:
-        """Returns when the broker has it safe; in a transaction at once. Times are in seconds."""
+        """Returns when the broker has confirmed the message; in a transaction at once. Times are in seconds."""
         terms = self.terms
         if (delivery_mode, priority, time_to_live, delivery_delay) != (None, None, None, None):
-            terms = terms.changed(delivery_mode, priority, time_to_live, delivery_delay)
+            terms = Terms(
+                given(delivery_mode, terms.delivery_mode),
+                given(priority, terms.priority),
+                given(time_to_live, terms.time_to_live),
+                given(delivery_delay, terms.delivery_delay),
+            )
         target = self._target(destination)
         self._stamp(message, target, terms)
         left = terms.time_to_live - terms.delivery_delay if terms.time_to_live else 0
@@ -303,7 +303,7 @@ class Producer:
         await self.outgoing.send(message, target, properties)
 
     def _target(self, destination: Destination | None) -> Destination:
-        if self._is_closed:
+        if self.is_closed:
             raise IllegalState("the producer is closed")
         if destination is None and self.destination is None:
             raise InvalidDestination("the producer has no destination: give one with each message")
@@ -316,8 +316,8 @@ class Producer:
         return target
 
     def _stamp(self, message: Message, destination: Destination, terms: Terms) -> None:
-        """What the client and not the application says about a message that is sent."""
-        now = self.outgoing.now()
+        """Set the fields that are set by the client."""
+        now = time.time()
         if terms.delivery_delay and not self.outgoing.registrar.is_leveret:
             raise Unsupported("this broker does not deliver later: delivery_delay needs Leveret (x-deliver-at)")
         self._sent += 1
@@ -329,45 +329,5 @@ class Producer:
         message.expiration = now + terms.time_to_live if terms.time_to_live else 0.0
         message.delivery_time = now + terms.delivery_delay if terms.delivery_delay else 0.0
 
-    # ---- what holds for all its messages
-
-    @property
-    def delivery_mode(self) -> int:
-        return self.terms.delivery_mode
-
-    @delivery_mode.setter
-    def delivery_mode(self, mode: int) -> None:
-        self.terms = replace(self.terms, delivery_mode=mode)
-
-    @property
-    def priority(self) -> int:
-        return self.terms.priority
-
-    @priority.setter
-    def priority(self, priority: int) -> None:
-        self.terms = replace(self.terms, priority=priority)
-
-    @property
-    def time_to_live(self) -> float:
-        return self.terms.time_to_live
-
-    @time_to_live.setter
-    def time_to_live(self, seconds: float) -> None:
-        self.terms = replace(self.terms, time_to_live=seconds)
-
-    @property
-    def delivery_delay(self) -> float:
-        return self.terms.delivery_delay
-
-    @delivery_delay.setter
-    def delivery_delay(self, seconds: float) -> None:
-        self.terms = replace(self.terms, delivery_delay=seconds)
-
     async def close(self) -> None:
-        self._is_closed = True
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()
+        self.is_closed = True

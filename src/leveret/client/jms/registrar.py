@@ -1,8 +1,7 @@
-"""What a connection has declared: queues at their first use, the exchange of the topics, temporary destinations.
+"""What a connection declares: queues at their first use, the exchange of topics, temporary destinations.
 
-It has a channel of its own, since a declaration that the broker refuses closes its channel, and must not take the
-messages of a session with it. A queue that is there already with other arguments is used as it is: its owner knows
-why. So is one that we may use and not declare.
+It uses a separate channel: a refused declaration closes its channel, which must not affect the messages of a session.
+An existing queue with other arguments is used as it is, and so is one that the user may use but not declare.
 """
 
 from __future__ import annotations
@@ -21,41 +20,38 @@ from leveret.wire.fields import Table
 
 
 class Registrar:
-    """``origin`` is written into messages for topics, so that a subscriber can do without those of its own."""
+    """``origin`` is a header of messages for topics, so that subscribers can exclude messages of their own connection
+    (noLocal)."""
 
-    def __init__(self, connection: Connection, layout: Layout | None = None, client_id: str = "") -> None:
+    def __init__(self, connection: Connection, layout: Layout, client_id: str) -> None:
         self.connection = connection
-        self.layout = layout or Layout()
+        self.layout = layout
         self.client_id = client_id
         self.origin = client_id or uuid4().hex
-        said = f"{connection.server_properties.get('platform')} {connection.server_properties.get('information')}"
-        self.is_leveret = "Leveret" in said
+        properties = connection.server_properties
+        self.is_leveret = "Leveret" in f"{properties.get('platform')} {properties.get('information')}"
         broker_selects = self.layout.broker_selects
         self.broker_selects = self.is_leveret if broker_selects is None else broker_selects
-        self._ready: set[Destination] = set()  # queues that we have declared
-        self._has_topics = self.layout.topic_exchange == Layout().topic_exchange  # the exchange is there
+        self._ready: set[Destination] = set()  # declared queues
+        self._has_topics = self.layout.topic_exchange == Layout().topic_exchange  # the exchange exists
         self._temporary: set[Destination] = set()
-        self._claimed: set[str] = set()  # queues of durable subscriptions that have their consumer
+        self._claimed: set[str] = set()  # queues of durable subscriptions that have a consumer
         self._channel: Channel | None = None
-        self._turn = asyncio.Lock()  # one at a time: each needs the channel as it expects it
-
-    async def close(self) -> None:
-        if self._channel is not None:
-            await self._channel.close()
+        self._turn = asyncio.Lock()  # one declaration at a time: an error closes the channel
 
     @asynccontextmanager
     async def channel(self) -> AsyncIterator[Channel]:
-        """To declare on; open again if the last declaration was refused."""
+        """The channel for declarations; opened again if the last one was refused."""
         async with self._turn:
             if self._channel is None or self._channel.is_closed:
                 self._channel = await self.connection.channel()
             yield self._channel
 
-    # ---- queues and topics that are to be there
+    # ---- queues and topics
 
     async def prepare(self, destination: Destination) -> None:
-        """After it messages can be sent there. It asks the broker at the first use only. Topics have an exchange in
-        common; places for answers are there, and too many to be remembered."""
+        """Declare the destination at its first use. All topics share an exchange. Reply destinations exist already, and
+        are too many to be remembered."""
         if not isinstance(destination, Queue):
             if not self._has_topics:
                 await self._declare_topics()
@@ -68,7 +64,7 @@ class Registrar:
         return isinstance(destination, Queue) and destination.is_ours and self.layout.declares_queues
 
     def forget(self, destination: Destination) -> None:
-        """It was not there: the next use declares it again."""
+        """The queue does not exist: its next use declares it again."""
         self._ready.discard(destination)
 
     async def _declare(self, queue: str) -> None:
@@ -76,11 +72,11 @@ class Registrar:
             async with self.channel() as channel:
                 await channel.declare_queue(queue, durable=True, arguments=dict(self.layout.queue_arguments))
         except (PreconditionFailed, AccessRefused) as refusal:
-            await self._look_at(queue, refusal)
+            await self._check_exists(queue, refusal)
         except ResourceLocked:
-            return  # exclusive to another connection: it is there, and may be sent to
+            return  # exclusive to another connection: it exists, and can be sent to
 
-    async def _look_at(self, queue: str, refusal: Exception) -> None:
+    async def _check_exists(self, queue: str, refusal: Exception) -> None:
         try:
             async with self.channel() as channel:
                 await channel.declare_queue(queue, passive=True)
@@ -98,11 +94,11 @@ class Registrar:
             async with self.channel() as channel:
                 await channel.declare_exchange(name, "topic", passive=True)
 
-    # ---- temporary ones
+    # ---- temporary destinations
 
     async def temporary_queue(self) -> TemporaryQueue:
         async with self.channel() as channel:
-            name = f"temporary-{uuid4().hex}"  # not the broker's choice: the name holds when the connection comes back
+            name = f"temporary-{uuid4().hex}"  # not server-named: the name must survive a reconnect
             await channel.declare_queue(name, exclusive=True)
         made = TemporaryQueue(name, self)
         self._temporary.add(made)
@@ -126,7 +122,7 @@ class Registrar:
         self._ready.discard(destination)
 
     def refuse_foreign(self, destination: Destination) -> None:
-        """A temporary destination belongs to the connection that made it."""
+        """A temporary destination belongs to the connection that created it."""
         if isinstance(destination, TemporaryQueue | TemporaryTopic) and destination not in self._temporary:
             raise InvalidDestination(
                 f"'{destination.name}' is a temporary destination of another connection, or was deleted: consume from "
@@ -134,7 +130,7 @@ class Registrar:
             )
 
     async def refuse_unusable(self, queue: str, *, is_for_one: bool) -> None:
-        """A consumer that the broker refuses takes the channel of its session with it: better to look before."""
+        """Checked before consuming: a consumer that the broker refuses closes the channel of its session."""
         try:
             async with self.channel() as channel:
                 known = await channel.declare_queue(queue, passive=True)
@@ -148,7 +144,7 @@ class Registrar:
     # ---- queues of subscriptions
 
     def claim(self, queue: str) -> None:
-        """For one consumer. One that pulls is none to the broker while it does not wait."""
+        """For one consumer. The broker does not know a consumer with prefetch 0 while it does not wait."""
         if queue in self._claimed:
             raise IllegalState(f"'{queue}' has a consumer already, and is for one: close that first")
         self._claimed.add(queue)

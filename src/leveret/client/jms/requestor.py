@@ -9,48 +9,40 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Self
 from uuid import uuid4
 
-from leveret.client.arrivals import Delivery
 from leveret.client.channel import Channel
-from leveret.client.connection import Connection, Happening
+from leveret.client.closable import Closable
+from leveret.client.connection import Happening
 from leveret.client.errors import Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination
 from leveret.client.jms.messages import Message, received
 from leveret.client.jms.registrar import Registrar
+from leveret.client.messages import Delivery
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
-class Requestor:
-    """Requests to one queue. It works in every acknowledgement mode of the session: requests are sent at
-    once, and answers need no ack."""
+class Requestor(Closable):
+    """Requests to one queue. The acknowledgement mode of the session does not matter: requests are sent at once, and
+    replies need no ack."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        registrar: Registrar,
-        queue: Destination,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, registrar: Registrar, queue: Destination) -> None:
         if not isinstance(queue, Queue):
             raise InvalidDestination(f"{queue!r} is no queue: requests go to queues")
         self.queue = queue
-        self._connection = connection
+        self._connection = registrar.connection
         self._registrar = registrar
-        self._now = now
         self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
         self.is_closed = False
-        connection.listeners.append(self._happened)
+        self._connection.listeners.append(self._happened)
 
     async def request(self, message: Message, timeout: float | None = None) -> Message:
-        """The answer. TimeoutError if none came within ``timeout`` seconds; one that comes later is dropped. The
-        request does not outlive the wait for its answer."""
+        """The reply. TimeoutError if none arrived within ``timeout`` seconds; a later one is dropped. The request
+        expires with the timeout."""
         if self.is_closed:
             raise IllegalState(f"the requestor of queue '{self.queue.name}' is closed")
         identity = uuid4().hex
@@ -58,7 +50,7 @@ class Requestor:
         message.correlation_id = identity
         message.reply_to = Queue.exactly(REPLY_TO)
         message.destination = self.queue
-        message.timestamp = self._now()
+        message.timestamp = time.time()
         message.expiration = message.timestamp + timeout if timeout is not None else 0.0
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[identity] = answer
@@ -73,7 +65,7 @@ class Requestor:
         finally:
             del self._waiting[identity]
             if answer.done() and not answer.cancelled():
-                answer.exception()  # it may have come while something else went wrong
+                answer.exception()  # it may have arrived while another call failed
 
     async def _ask(self, channel: Channel, message: Message, timeout: float) -> None:
         properties = message.amqp_properties(timeout)
@@ -96,7 +88,7 @@ class Requestor:
             await channel.consume(REPLY_TO, self._answered, no_ack=True)
             await channel.confirm_select()
         except BaseException:
-            channel.run(channel.close())  # the application never got it
+            channel.run(channel.close())  # the application does not know it
             raise
         channel.on_close = self._lost
         return channel
@@ -107,12 +99,12 @@ class Requestor:
             waiting.set_result(received(delivery))
 
     def _happened(self, happening: Happening) -> None:
-        """Also a connection that comes back by itself has lost the place for answers."""
+        """The reply queue is lost with its connection, also if that reconnects."""
         if happening.kind == "lost" and happening.problem is not None:
             self._lost(happening.problem)
 
     def _lost(self, problem: Exception) -> None:
-        """Answers to what was asked will not come: the place for them went with the channel."""
+        """Replies to pending requests will not arrive: their queue was lost with the channel."""
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(problem)
@@ -124,9 +116,3 @@ class Requestor:
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

@@ -1,7 +1,7 @@
-"""Messages of one consumer that wait for their next try.
+"""Messages of one consumer that wait for their redelivery.
 
-In order: they are back at the front of the line at once, and the line stands still until their time has come. With
-``non_blocking`` each waits beside the line, and comes to its front when its own time has come.
+By default they are put at the front of the consumer's queue at once, and the queue pauses until the delay is over, so
+that the order is preserved. With ``non_blocking`` each waits outside of the queue, and is put at its front later.
 """
 
 from __future__ import annotations
@@ -10,20 +10,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from leveret.client.jms.clock import Clock, Timer
-from leveret.client.jms.delivered import Dispatched
-from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.policies import RedeliveryPolicy
+from leveret.client.jms.unsettled import Dispatch
 
 
 class Retries:
-    """``put_first`` puts messages at the front of the line, ``go_on`` is called when it can move again."""
-
-    __slots__ = ("_clock", "_go_on", "_pauses", "_policy", "_put_first", "_timers", "away")
+    """``put_first`` puts messages at the front of the queue, ``go_on`` is called when a pause is over."""
 
     def __init__(
         self,
         policy: RedeliveryPolicy,
         clock: Clock,
-        put_first: Callable[[Sequence[Dispatched]], None],
+        put_first: Callable[[Sequence[Dispatch]], None],
         go_on: Callable[[], None],
     ) -> None:
         self._policy = policy
@@ -31,11 +29,11 @@ class Retries:
         self._put_first = put_first
         self._go_on = go_on
         self._timers: set[Timer] = set()
-        self._pauses = 0  # that are not over
-        self.away: dict[Dispatched, None] = {}  # those that wait beside the line, in their order
+        self._pauses = 0  # number of current pauses
+        self.away: dict[Dispatch, None] = {}  # waiting outside of the queue, in their order
 
-    def add(self, entries: Sequence[Dispatched]) -> None:
-        """Each knows the how-manieth time it will be."""
+    def add(self, entries: Sequence[Dispatch]) -> None:
+        """Their ``redeliveries`` are counted already."""
         if self._policy.non_blocking:
             for entry in entries:
                 self.away[entry] = None
@@ -70,7 +68,7 @@ class Retries:
         timer = self._clock.call_later(delay, fire)
         self._timers.add(timer)
 
-    def _return(self, entry: Dispatched) -> None:
+    def _return(self, entry: Dispatch) -> None:
         if entry in self.away:
             del self.away[entry]
             self._put_first([entry])

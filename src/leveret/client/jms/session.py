@@ -1,8 +1,8 @@
 """A session: one channel, one order of events, one transaction at a time.
 
-What the channel delivers waits in the session's line until the connection is started. Then it moves on to the
-consumers: those with a listener are served one message at a time, in turn, so that the code of an application never
-runs twice at once in one session.
+Messages that the channel delivers wait in the session's queue until the connection is started, and are then passed to
+the consumers. Consumers with a listener are served one message at a time, in turn, so that the code of an application
+never runs concurrently within one session.
 """
 
 from __future__ import annotations
@@ -10,53 +10,76 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from leveret.client.channel import Channel
+from leveret.client.closable import Once
 from leveret.client.errors import ClientError, ConnectionLost
 from leveret.client.jms.ack_modes import AckMode
+from leveret.client.jms.browser import QueueBrowser
 from leveret.client.jms.consumer import MessageConsumer
-from leveret.client.jms.delivered import Dispatched, Outcome
-from leveret.client.jms.destinations import Destination
+from leveret.client.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listener_call import Listener
-from leveret.client.jms.once import Once
-from leveret.client.jms.prefetch import refuse_exclusive_pull, refuse_wrong_prefetch
-from leveret.client.jms.registrar import Registrar
+from leveret.client.jms.listeners import Listener
+from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
+from leveret.client.jms.policies import refuse_exclusive_pull, refuse_wrong_prefetch
+from leveret.client.jms.producer import Producer
+from leveret.client.jms.requestor import Requestor
 from leveret.client.jms.session_acks import SessionAcks
-from leveret.client.jms.topics import open_source
+from leveret.client.jms.topics import open_source, unsubscribe
+from leveret.client.jms.unsettled import Dispatch, Outcome
 from leveret.errors import AmqpError
 
 if TYPE_CHECKING:
     from leveret.client.jms.connection import Connection
 
 log = logging.getLogger("leveret.client.jms")
-BURST = 100  # messages for plain functions before others on the loop get their turn
+BURST = 100  # messages for plain functions before other tasks of the loop run
 
 
-class Session(SessionAcks):
+class MessageFactory:
+    """Methods of a session that create messages and destinations without asking the broker."""
+
+    def create_message(self) -> Message:
+        return Message()
+
+    def create_text_message(self, text: str = "") -> TextMessage:
+        return TextMessage(text)
+
+    def create_bytes_message(self, data: bytes = b"") -> BytesMessage:
+        return BytesMessage(data)
+
+    def create_map_message(self, fields: Mapping[str, object] | None = None) -> MapMessage:
+        return MapMessage(fields)
+
+    def create_queue(self, name: str) -> Queue:
+        return Queue(name)
+
+    def create_topic(self, name: str) -> Topic:
+        return Topic(name)
+
+
+class Session(MessageFactory, SessionAcks):
     def __init__(self, connection: Connection, channel: Channel, ack_mode: AckMode) -> None:
         super().__init__(connection, channel, ack_mode)
         self.subscribing = asyncio.Lock()  # basic.qos is for the next basic.consume
+        self.registrar = connection.registrar
         self.is_closed = False
         self.problem: Exception | None = None
         self._closing = Once(self._close)
-        self._line: deque[Dispatched] = deque()  # delivered by the channel, not yet with its consumer
+        self._line: deque[Dispatch] = deque()  # delivered by the channel, not yet passed to the consumer
         self._listener_call: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_moving = False
+        self._with_channels: list[QueueBrowser | Requestor] = []
         channel.on_close = self._lost
 
     @property
     def is_live(self) -> bool:
-        """Whether the broker can be asked now. By ``failover:`` it may be away for a while."""
-        return bool(getattr(self.channel, "is_live", True))
-
-    @property
-    def registrar(self) -> Registrar:
-        return self.connection.registrar
+        """Whether there is a connection. With ``failover:`` there may be none for a while."""
+        return self.channel.is_live
 
     # ---- consumers
 
@@ -70,8 +93,8 @@ class Session(SessionAcks):
         listener: Listener | None = None,
         subscription: str = "",
     ) -> MessageConsumer:
-        """``prefetch`` 0: one message per receive(). Without a number it is the destination's, or the factory's.
-        ``subscription``: the name of a durable one, to a topic."""
+        """``prefetch`` 0: one message per receive(); by default, it is that of the destination or the factory.
+        ``subscription``: the name of a durable subscription to a topic."""
         self.refuse_closed()
         factory = self.connection.factory
         usual = factory.prefetch.of(destination, is_durable=bool(subscription))
@@ -88,7 +111,7 @@ class Session(SessionAcks):
             consumer.listener = listener
             await consumer.subscription.open()
         except asyncio.CancelledError:
-            self.run(consumer.close)  # the broker may have begun to push
+            self.run(consumer.close)  # the broker may have started it
             raise
         except BaseException:
             await consumer.close()
@@ -100,15 +123,55 @@ class Session(SessionAcks):
     ) -> MessageConsumer:
         return await self.create_consumer(topic, selector, no_local=no_local, subscription=name)
 
+    async def unsubscribe(self, name: str) -> None:
+        """Ends a durable subscription, and deletes the messages stored for it."""
+        self.refuse_closed()
+        await unsubscribe(self.registrar, name)
+
     def forget(self, consumer: MessageConsumer) -> None:
-        """It is closed. While the application has messages of it, a commit or rollback must know them."""
+        """A closed consumer is kept while the application holds messages of it: commit and rollback need them."""
         if not consumer.delivered and consumer in self._consumers:
             self._consumers.remove(consumer)
 
+    # ---- temporary destinations, producers, browsers, requestors
+
+    async def create_temporary_queue(self) -> TemporaryQueue:
+        self.refuse_closed()
+        return await self.registrar.temporary_queue()
+
+    async def create_temporary_topic(self) -> TemporaryTopic:
+        self.refuse_closed()
+        return await self.registrar.temporary_topic()
+
+    async def create_producer(self, destination: Destination | None = None) -> Producer:
+        """Without a destination, each message is sent with one."""
+        self.refuse_closed()
+        if destination is not None:
+            destination.route(self.registrar.layout)  # raises now if nothing can be sent to it
+            await self.registrar.prepare(destination)
+        return Producer(self.outgoing, destination)
+
+    async def create_browser(self, queue: Destination, selector: str = "", limit: int | None = None) -> QueueBrowser:
+        """``limit``: how many messages it may hold; by default, the browser prefetch of the factory."""
+        self.refuse_closed()
+        limit = self.connection.factory.prefetch.browser if limit is None else limit
+        browser = QueueBrowser(self.registrar, queue, selector.strip() or queue.selector, limit)
+        self._keep(browser)
+        return browser
+
+    async def create_requestor(self, queue: Destination) -> Requestor:
+        self.refuse_closed()
+        requestor = Requestor(self.registrar, queue)
+        self._keep(requestor)
+        return requestor
+
+    def _keep(self, made: QueueBrowser | Requestor) -> None:
+        self._with_channels = [*(each for each in self._with_channels if not each.is_closed), made]
+
     # ---- from the channel to the consumers
 
-    def dispatch(self, entry: Dispatched) -> None:
-        entry.life = self.life
+    def dispatch(self, entry: Dispatch) -> None:
+        entry.generation = self.generation
         self._outstanding.add(entry)
         self._line.append(entry)
         if not self._is_moving and self.connection.is_started:
@@ -116,7 +179,7 @@ class Session(SessionAcks):
             asyncio.get_running_loop().call_soon(self.move)
 
     def move(self) -> None:
-        """What waits in the line goes to its consumers."""
+        """Pass waiting messages to their consumers."""
         self._is_moving = False
         line = self._line
         if not line or not self.connection.is_started or self.is_closed:
@@ -126,14 +189,14 @@ class Session(SessionAcks):
             entry.consumer.arrived(entry)
         self.serve_listeners()
 
-    def take_waiting(self, consumer: MessageConsumer) -> list[Dispatched]:
-        """Those in the line that were on their way to it."""
+    def take_waiting(self, consumer: MessageConsumer) -> list[Dispatch]:
+        """Removes and returns the waiting messages for this consumer."""
         found = [entry for entry in self._line if entry.consumer is consumer]
         self._line = deque(entry for entry in self._line if entry.consumer is not consumer)
         return found
 
     def give_back_waiting(self, consumer: MessageConsumer) -> None:
-        """What was on its way to a consumer that does not want it any more."""
+        """Requeue the waiting messages of a consumer."""
         self.settle(self.take_waiting(consumer), Outcome.GIVE_BACK)
 
     def resume(self) -> None:
@@ -164,16 +227,16 @@ class Session(SessionAcks):
             self._listener_call = None
 
     async def listeners_done(self) -> None:
-        """Until no listener runs, unless it is a listener that waits here."""
+        """Wait until no listener runs. Returns at once if a listener calls it."""
         listening = self._listener_call
         if listening is not None and listening is not asyncio.current_task():
             await asyncio.wait([listening])
 
-    # ---- its end
+    # ---- the end
 
     async def close(self) -> None:
-        """A listener that runs is waited for. A transaction is rolled back; what was not acknowledged, and what still
-        waited in the client, goes back to its queues."""
+        """Waits for a listener that is running. A transaction is rolled back; unacknowledged messages, and those that
+        still waited in the client, are requeued."""
         await self._closing.do()
 
     async def _close(self) -> None:
@@ -191,10 +254,12 @@ class Session(SessionAcks):
         self._consumers.clear()
 
     async def _leave(self) -> None:
-        """With the connection everything else goes by itself."""
+        """If the connection is closed too, the broker deletes everything else."""
         consumers = [] if self.connection.is_closed else list(self._consumers)
-        with suppress(ConnectionLost):  # they are back in their queues in any case
-            await self.close_creations()
+        with suppress(ConnectionLost):  # then the broker requeues the messages
+            for made in self._with_channels:
+                await made.close()
+            await self.outgoing.close()
             await self.channel.close()
             for consumer in consumers:
                 await consumer.source.close()
@@ -211,7 +276,7 @@ class Session(SessionAcks):
 
     def interrupted(self) -> None:
         """The connection is lost, and may come back (``failover:``)."""
-        self._seen_life = self.life
+        self._seen_generation = self.generation
         for entry in self._line:
             entry.consumer.unconsumed.append(entry)
         self._line.clear()
@@ -220,8 +285,8 @@ class Session(SessionAcks):
             consumer.interrupted()
 
     def restored(self) -> None:
-        """It has come back. Perhaps another one has brought messages and fell before anybody was told of it."""
-        if self._seen_life != self.life:
+        """The connection is restored. There may have been one in between that was lost before its event was handled."""
+        if self._seen_generation != self.generation:
             self.interrupted()
         for consumer in self._consumers:
             consumer.subscription.restored()
@@ -233,7 +298,7 @@ class Session(SessionAcks):
             raise self.problem
 
     def run(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Beside everything else. What the broker refuses ends the channel, and is known by that."""
+        """In the background. An error of the broker closes the channel, and is reported by that."""
         task = asyncio.ensure_future(self._quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -245,9 +310,3 @@ class Session(SessionAcks):
         except (ClientError, AmqpError) as problem:
             if not self.channel.is_closed:
                 self.connection.trouble(problem)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exception: object) -> None:
-        await self.close()

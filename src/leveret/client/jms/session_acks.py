@@ -1,8 +1,8 @@
-"""What a session says to its broker about messages: acks and their like, at once or with a transaction.
+"""How a session settles messages: at once, or in a transaction.
 
-In a transacted session sends and acks are kept back by the broker until ``commit`` (tx.* of AMQP). Acks are told only
-then. All that must be settled besides, such as a poisonous or an expired message, waits *aside*: it is told with the
-next commit, or in a little transaction of its own after a rollback.
+In a transacted session, the broker applies sends and acks at ``commit`` (AMQP's tx methods), and acks are sent only
+then. Other messages to be settled, such as poison or expired ones, wait *aside*: they are settled with the next commit,
+or in a transaction of their own after a rollback.
 """
 
 from __future__ import annotations
@@ -13,50 +13,55 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leveret.client.channel import Channel
+from leveret.client.closable import Closable
 from leveret.client.errors import TransactionRolledBack
 from leveret.client.jms.ack_modes import AckEvent, AckListener, AckMode, AckType
-from leveret.client.jms.creations import Creations
-from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import Message
+from leveret.client.jms.producer import Outgoing
+from leveret.client.jms.unsettled import Dispatch, Outcome, UnsettledMessages
 
 if TYPE_CHECKING:
     from leveret.client.jms.connection import Connection
     from leveret.client.jms.consumer import MessageConsumer
 
 log = logging.getLogger("leveret.client.jms")
-Aside = list[tuple[list[Dispatched], Outcome]]
+Aside = list[tuple[list[Dispatch], Outcome]]
 
 
-class SessionAcks(Creations):
+class SessionAcks(Closable):
     def __init__(self, connection: Connection, channel: Channel, ack_mode: AckMode) -> None:
-        super().__init__(connection, channel if ack_mode is AckMode.SESSION_TRANSACTED else None)
+        self.connection = connection
         self.channel = channel
         self.ack_mode = ack_mode
         self.ack_listeners: list[AckListener] = []
         self._consumers: list[MessageConsumer] = []
-        self._outstanding = Outstanding()
-        self._aside: Aside = []  # to be told when the transaction ends
-        self._seen_life = 0  # of the connection below, which may come back after a loss
+        self._outstanding = UnsettledMessages()
+        self._aside: Aside = []  # to be settled when the transaction ends
+        self._seen_generation = 0  # the last one whose loss was handled
+        self.outgoing = Outgoing(connection, channel if self.is_transacted else None)
 
     @property
     def is_transacted(self) -> bool:
         return self.ack_mode is AckMode.SESSION_TRANSACTED
 
+    def refuse_closed(self) -> None:
+        raise NotImplementedError
+
     @property
-    def life(self) -> int:
+    def generation(self) -> int:
         """How often the connection below was lost."""
-        return getattr(self.channel, "life", 0)
+        return self.channel.generation
 
     @property
     def holds(self) -> bool:
-        """Whether messages stay unacked after the application had them, until it says more."""
+        """Whether messages stay unacknowledged after the application received them."""
         return self.ack_mode not in (AckMode.AUTO, AckMode.DUPS_OK)
 
     # ---- acknowledging
 
     def acknowledge(self, message: Message | None = None) -> None:
-        """CLIENT: all that were delivered so far. INDIVIDUAL: this one. The other modes do it by themselves."""
+        """CLIENT: all messages delivered so far. INDIVIDUAL: this one. Other modes acknowledge automatically."""
         self.refuse_closed()
         if self.ack_mode is AckMode.CLIENT:
             for consumer in list(self._consumers):
@@ -69,45 +74,45 @@ class SessionAcks(Creations):
         self._drop_closed()
 
     def acknowledge_lazy(self, consumer: MessageConsumer) -> None:
-        """What a session that acks lazily owes the broker."""
+        """Send the acks that a DUPS_OK session has not sent yet."""
         if self.ack_mode is AckMode.DUPS_OK and not self.channel.is_closed:
             consumer.acknowledge([each for each in consumer.delivered.values() if each.is_consumed], AckType.STANDARD)
 
-    def settle(self, entries: list[Dispatched], outcome: Outcome) -> None:
-        """In a transaction the broker hears of it when that ends. Until then they use up their window."""
+    def settle(self, entries: list[Dispatch], outcome: Outcome) -> None:
+        """In a transaction, when that ends. Until then the messages count towards their prefetch."""
         if not entries or self.channel.is_closed:
             return
         if self.is_transacted:
             self._aside.append((entries, outcome))
         else:
-            self._say(entries, outcome)
+            self._send(entries, outcome)
 
-    def _say(self, entries: list[Dispatched], outcome: Outcome) -> None:
+    def _send(self, entries: list[Dispatch], outcome: Outcome) -> None:
         for entry in entries:
             if not entry.is_settled:
                 entry.consumer.subscription.settled(entry)
         self._outstanding.settle(entries, outcome)
 
-    def held_by(self, consumer: MessageConsumer) -> list[Dispatched]:
-        """What it was given and has not settled, in the order of arrival."""
+    def held_by(self, consumer: MessageConsumer) -> list[Dispatch]:
+        """Unsettled messages of a consumer, in the order of arrival."""
         return self._outstanding.of(consumer)
 
-    def is_void(self, entry: Dispatched) -> bool:
-        """Whether the broker gave it to a connection that is lost, and will deliver it again. What the connection knows
-        by its message id is not delivered again: an ack for it still counts."""
-        if entry.life == self.life:
+    def is_void(self, entry: Dispatch) -> bool:
+        """Whether a lost connection delivered it, so that the broker will redeliver it. A message that the audit of the
+        client knows by its ID is not passed on again: an ack for it is still valid."""
+        if entry.generation == self.generation:
             return False
         is_known = self.connection.is_audited and entry.delivery.properties.message_id is not None
         return self.is_transacted or not is_known
 
-    def forget_void(self, entries: Iterable[Dispatched]) -> None:
-        """The broker brings them again; to these nothing can be said."""
+    def forget_void(self, entries: Iterable[Dispatch]) -> None:
+        """The broker redelivers them: these deliveries cannot be settled any more."""
         void = [entry for entry in entries if not entry.is_settled and self.is_void(entry)]
         for entry in void:
             entry.consumer.subscription.settled(entry)
         self._outstanding.forget(void)
 
-    def tell(self, kind: AckType, consumer: MessageConsumer, entries: Iterable[Dispatched]) -> None:
+    def notify_ack(self, kind: AckType, consumer: MessageConsumer, entries: Iterable[Dispatch]) -> None:
         if self.ack_listeners:
             event = AckEvent(kind, consumer, tuple(entry.delivery for entry in entries))
             for listener in list(self.ack_listeners):
@@ -116,10 +121,10 @@ class SessionAcks(Creations):
                 except Exception:
                     log.exception("acknowledgement listener of a session failed")
 
-    # ---- transactions, and second chances
+    # ---- transactions and redelivery
 
     async def commit(self) -> None:
-        """What was sent is there for others, what was received is done with: both, or neither."""
+        """Sent messages are published and received ones are acknowledged: both, or neither."""
         self._refuse_without_transactions()
         done = [(consumer, list(consumer.delivered.values())) for consumer in self._consumers]
         if any(self.is_void(entry) for _, entries in done for entry in entries):
@@ -129,9 +134,9 @@ class SessionAcks(Creations):
                 "they come again; do its work again"
             )
         aside, self._aside = self._aside, []
-        self._tell(aside)
+        self._send_aside(aside)
         for consumer, entries in done:
-            self._say(entries, Outcome.ACK)
+            self._send(entries, Outcome.ACK)
             consumer.forget(entries)
         try:
             await self.channel.commit()
@@ -140,30 +145,30 @@ class SessionAcks(Creations):
             raise
         for consumer, entries in done:
             if entries:
-                self.tell(AckType.STANDARD, consumer, entries)
+                self.notify_ack(AckType.STANDARD, consumer, entries)
         self._drop_closed()
         await self.outgoing.send_returned_again()
 
-    async def _undo(self, done: list[tuple[MessageConsumer, list[Dispatched]]], told: Aside) -> None:
-        """The connection was lost before the commit, and is there again. What the broker has given to the lost one it
-        delivers again; what came since then is still ours, and not settled, though we had ``told`` the broker so."""
+    async def _undo(self, done: list[tuple[MessageConsumer, list[Dispatch]]], sent: Aside) -> None:
+        """The connection was lost before the commit, and is restored. The broker redelivers messages of the lost one.
+        Later ones are still held here; their acks in ``sent`` were rolled back with the transaction."""
         await self.channel.rollback()
         self.outgoing.rolled_back()
         for consumer, entries in done:
             self._reopen(entries)
             consumer.roll_back(entries)
-        self._aside = [*((self._reopen(entries), outcome) for entries, outcome in told), *self._aside]
+        self._aside = [*((self._reopen(entries), outcome) for entries, outcome in sent), *self._aside]
         await self._settle_aside()
 
-    def _reopen(self, entries: list[Dispatched]) -> list[Dispatched]:
-        """Those that the broker still has of us."""
+    def _reopen(self, entries: list[Dispatch]) -> list[Dispatch]:
+        """Those that the broker still counts as delivered to this session."""
         alive = [entry for entry in entries if not self.is_void(entry)]
         for entry in self._outstanding.take_back(alive):
             entry.consumer.subscription.taken_back(entry)
         return alive
 
     async def rollback(self) -> None:
-        """What was sent is forgotten, what was received comes again, in its order."""
+        """Sent messages are discarded, received ones are redelivered in their order."""
         self._refuse_without_transactions()
         await self.channel.rollback()
         self.outgoing.rolled_back()
@@ -171,7 +176,7 @@ class SessionAcks(Creations):
         await self._settle_aside()
 
     async def recover(self) -> None:
-        """What was received and not acknowledged comes again, in its order."""
+        """Unacknowledged messages are redelivered in their order."""
         self.refuse_closed()
         if self.is_transacted:
             raise IllegalState("recover() is for sessions without transactions: use rollback()")
@@ -184,19 +189,19 @@ class SessionAcks(Creations):
         self._drop_closed()
 
     async def _settle_aside(self) -> None:
-        """In a little transaction of its own."""
+        """In a transaction of its own."""
         aside, self._aside = self._aside, []
         if any(entries for entries, _ in aside):
-            self._tell(aside)
-            with suppress(TransactionRolledBack):  # it is lost with its connection: the broker brings them again
+            self._send_aside(aside)
+            with suppress(TransactionRolledBack):  # lost with its connection: the broker redelivers them
                 await self.channel.commit()
 
-    def _tell(self, aside: Aside) -> None:
+    def _send_aside(self, aside: Aside) -> None:
         for entries, outcome in aside:
-            self._say(entries, outcome)
+            self._send(entries, outcome)
 
     def _forget_void_aside(self) -> None:
-        """The connection is lost: what it brought cannot be settled by a later one."""
+        """The connection is lost: its deliveries cannot be settled on a later one."""
         for entries, _ in self._aside:
             self.forget_void(entries)
         left = [([each for each in entries if not each.is_settled], outcome) for entries, outcome in self._aside]

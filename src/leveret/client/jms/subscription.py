@@ -1,16 +1,16 @@
-"""How messages get from a queue to a consumer: pushed ahead of the application, or pulled one by one.
+"""How a consumer gets messages from its queue: pushed ahead of the application, or pulled one by one.
 
-Push is a consumer of AMQP with a prefetch. Where messages stay unacked after the application had them, the prefetch
-would be used up in the end. Then a new consumer, with a new prefetch, takes the place of the old one on the same
-channel: the messages stay, the window moves on. So never more than the prefetch waits in the client.
+Push is an AMQP consumer with a prefetch. If messages stay unacknowledged after the application has received them, they
+use up the prefetch. Then a new AMQP consumer, with a new prefetch window, replaces the old one on the same channel: the
+messages stay unacknowledged, the window moves on. So at most the prefetch waits in the client.
 
-After a cut (``failover:``) the broker delivers what the application has in hand a second time, before anything new. The
-client's audit drops that, so it never arrives here; but it uses up the prefetch of the consumer that gets it. So
-those that are expected again are counted, in their order, as held by the windows to come.
+After a reconnect (``failover:``) the broker redelivers messages that the application holds, before anything new. The
+client's audit drops these deliveries, so they do not arrive here; but they use up the prefetch of the AMQP consumer. So
+messages that are expected again are counted, in their order, towards the windows that follow.
 
-Pull takes one message per request. It asks by basic.get; if the queue is empty, or a selector chooses, a consumer that
-the broker ends after one message (``x-pull-one``) waits there. A broker that does not know such consumers is told to
-send one, and the consumer is cancelled as soon as it has arrived. There is no polling.
+Pull requests one message at a time, by basic.get. If the queue is empty, or with a selector, it starts an AMQP consumer
+that the broker ends after one message (``x-pull-one``). With brokers that do not support this, the prefetch is 1 and
+the consumer is cancelled as soon as a message has arrived. There is no polling.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leveret.client.arrivals import Delivery
 from leveret.client.consumers import Consumer
 from leveret.client.errors import Cancelled, ClientError, Closed
 from leveret.client.jms.ack_modes import AckType
-from leveret.client.jms.delivered import Dispatched, Window
 from leveret.client.jms.errors import InvalidDestination
+from leveret.client.jms.unsettled import Dispatch, Window
+from leveret.client.messages import Delivery
 from leveret.errors import AmqpError
 from leveret.wire.fields import Table
 
@@ -40,15 +40,15 @@ class Push:
     def __init__(self, consumer: MessageConsumer) -> None:
         self._consumer = consumer
         self._window = Window()  # of the AMQP consumer that is subscribed
-        self._expected: deque[Dispatched] = deque()  # in hand, and not yet delivered again after a cut
+        self._expected: deque[Dispatch] = deque()  # held by the application, not yet redelivered after a reconnect
         self._subscribed: Consumer | None = None
         self._opening: asyncio.Task[None] | None = None
         self._moving: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """The caller may be cancelled in the meantime: close() waits for the outcome."""
+        """If the caller is cancelled meanwhile, close() waits for the outcome."""
         self._opening = asyncio.ensure_future(self._open())
-        self._opening.add_done_callback(_looked_at)
+        self._opening.add_done_callback(_retrieve_exception)
         await asyncio.shield(self._opening)
 
     async def _open(self) -> None:
@@ -57,7 +57,7 @@ class Push:
 
         def take(delivery: Delivery) -> None:
             window.held += 1
-            dispatch(Dispatched(consumer, delivery, now(), window))
+            dispatch(Dispatch(consumer, delivery, now(), window))
 
         async with session.subscribing:
             await session.channel.qos(consumer.prefetch)
@@ -70,26 +70,26 @@ class Push:
         if subscribed.problem is not None:
             self._ended(subscribed.problem)
         if session.holds:
-            self.consumed()  # all of it may have been taken before we were told that it is open
+            self.consumed()  # the whole prefetch may have been consumed before the reply
 
     def _ended(self, problem: Exception) -> None:
-        if not isinstance(problem, Closed):  # not by us
+        if not isinstance(problem, Closed):  # not by the client
             self._consumer.cancelled(problem)
             self._consumer.session.connection.trouble(problem)
 
-    def settled(self, entry: Dispatched) -> None:
+    def settled(self, entry: Dispatch) -> None:
         if entry.window is not None:
             entry.window.held -= 1
             if self._expected:
                 self._expect()
 
-    def taken_back(self, entry: Dispatched) -> None:
-        """It was not settled after all."""
+    def taken_back(self, entry: Dispatch) -> None:
+        """Its settlement was rolled back."""
         if entry.window is not None:
             entry.window.held += 1
 
     def consumed(self) -> None:
-        """The application has another one, unacked."""
+        """The application holds another unacknowledged message."""
         consumer = self._consumer
         if self._window.held < consumer.prefetch or self._moving is not None or consumer.is_closed:
             return
@@ -98,18 +98,18 @@ class Push:
             self._moving = consumer.session.run(self._move_on)
 
     def interrupted(self) -> None:
-        """The AMQP consumer, with its window, comes back empty."""
+        """The AMQP consumer is restored with an empty window."""
         session = self._consumer.session
         self._window.held = 0
         self._expected.clear()
         for entry in session.held_by(self._consumer):
             entry.window = None
-            if not session.is_void(entry):  # else it is redelivered as unseen
+            if not session.is_void(entry):  # otherwise its redelivery is passed on
                 self._expected.append(entry)
         self._expect()
 
     def _expect(self) -> None:
-        """What comes again comes first, as far as the window lets it."""
+        """Redelivered messages arrive first, up to the size of the window."""
         expected, window = self._expected, self._window
         while expected and window.held < self._consumer.prefetch:
             entry = expected.popleft()
@@ -123,25 +123,25 @@ class Push:
 
     async def _move_on(self) -> None:
         consumer, old = self._consumer, self._subscribed
-        consumer.session.tell(AckType.DELIVERED, consumer, consumer.delivered.values())
+        consumer.session.notify_ack(AckType.DELIVERED, consumer, consumer.delivered.values())
         try:
             if consumer.source.exclusive and old is not None:
                 await old.cancel()
             await self.open()
-            if not consumer.source.exclusive and old is not None:  # an auto-delete queue is never without one
+            if not consumer.source.exclusive and old is not None:  # an auto-delete queue must always have one
                 await old.cancel()
         finally:
             self._moving = None
-        self.consumed()  # all of the new window may have been taken in the meantime
+        self.consumed()  # the whole new window may have been consumed meanwhile
 
     def ask(self) -> None:
-        """It comes by itself."""
+        """Messages are pushed."""
 
     async def settle_request(self, *, asks: bool) -> None:
-        """There is none."""
+        """There are no requests."""
 
     def receiver_left(self) -> None:
-        """The next one will find what comes."""
+        """The next call receives what arrives."""
 
     async def close(self) -> None:
         if self._moving is not None:
@@ -155,29 +155,29 @@ class Push:
 class Pull:
     def __init__(self, consumer: MessageConsumer) -> None:
         self._consumer = consumer
-        self._subscribed: Consumer | None = None  # it waits at the broker
-        self._work: asyncio.Task[None] | None = None  # what is said to the broker at present
-        self._cut: asyncio.Future[None] | None = None  # of the call that waits for a reply
-        self._is_doubtful = False  # the request may have been answered by what the application has already
+        self._subscribed: Consumer | None = None  # started at the broker, waiting for a message
+        self._work: asyncio.Task[None] | None = None  # the current call to the broker
+        self._cut: asyncio.Future[None] | None = None  # resolved by a loss of the connection
+        self._is_doubtful = False  # the broker may have answered the request with a message that the application holds
 
     async def open(self) -> None:
-        """Nothing happens before a message is requested."""
+        """Nothing is sent before a message is requested."""
 
-    def settled(self, entry: Dispatched) -> None:
-        """No window is kept."""
+    def settled(self, entry: Dispatch) -> None:
+        """There is no prefetch window."""
 
-    def taken_back(self, entry: Dispatched) -> None:
-        """No window is kept."""
+    def taken_back(self, entry: Dispatch) -> None:
+        """There is no prefetch window."""
 
     def consumed(self) -> None:
-        """Nothing waits behind it."""
+        """No further messages wait."""
 
     def ask(self) -> None:
         if self._work is None and self._subscribed is None:
             self._start(partial(self._request, waits=True))
 
     async def settle_request(self, *, asks: bool) -> None:
-        """Until nothing is under way; with ``asks`` the broker has said by then what it has."""
+        """Wait until no request is pending; with ``asks``, request a message before."""
         await self._quiet()
         if not self._consumer.session.is_live:
             return
@@ -188,20 +188,21 @@ class Pull:
         await self._quiet()
 
     def receiver_left(self) -> None:
-        """No call waits any more: withdraw the request."""
+        """No call waits any longer: withdraw the request."""
         if self._subscribed is not None and self._work is None:
             self._start(self._withdraw)
 
     def interrupted(self) -> None:
-        """Does not wait for the reply. A broker that does not know ``x-pull-one`` may answer the request, which
-        lives on, by what the application has, unseen by us; one that does says so (``_ended``)."""
+        """Does not wait for the reply. The request is restored on the next connection. A broker without ``x-pull-one``
+        may answer it with a message that the application holds, which the audit drops; one with it ends the consumer
+        (``_ended``)."""
         self._is_doubtful = not self._consumer.session.connection.is_leveret
         if self._cut is not None and not self._cut.done():
             self._cut.set_result(None)
 
     def restored(self) -> None:
         if self._is_doubtful and self._subscribed is not None and self._work is None:
-            self._start(self._withdraw)  # the waiting call then asks again
+            self._start(self._withdraw)  # the waiting call then requests again
 
     async def close(self) -> None:
         while self._work is not None:
@@ -233,7 +234,7 @@ class Pull:
             await asyncio.wait([self._work, self._cut], return_when=asyncio.FIRST_COMPLETED)
 
     async def _request(self, *, waits: bool) -> None:
-        """A message, or a place in the line for one."""
+        """Fetch a message, or start a consumer that waits for one."""
         source, channel = self._consumer.source, self._consumer.session.channel
         self._is_doubtful = False
         if not source.arguments:
@@ -273,7 +274,7 @@ class Pull:
             await subscribed.cancel()
 
     def _ended(self, problem: Exception) -> None:
-        """Before a message came; a broker that has sent one is done with it, and says so."""
+        """Called before a message arrived. After ``x-pull-one`` has delivered one, the broker ends the consumer too."""
         waiting, self._subscribed = self._subscribed, None
         if waiting is None or isinstance(problem, Closed):
             return
@@ -283,8 +284,8 @@ class Pull:
             self._give_up(problem)
 
     async def _look(self, problem: Exception) -> None:
-        """Its queue is gone; or, after a cut, what was sent is in the application's hands, and the audit kept it back:
-        then the waiting call asks again."""
+        """The queue was deleted; or, after a reconnect, the audit dropped a message that the application holds: then
+        the waiting call requests again."""
         try:
             await self._consumer.session.registrar.refuse_unusable(self._consumer.source.queue, is_for_one=False)
         except InvalidDestination:
@@ -301,14 +302,14 @@ class Pull:
             self._subscribed = None
 
     def _take(self, delivery: Delivery) -> None:
-        """The caller may have been cancelled. In a transaction it could be returned at its end only, so it is kept."""
+        """The caller may have been cancelled. A transaction could requeue it only at its end, so it is kept then."""
         consumer, session = self._consumer, self._consumer.session
-        session.dispatch(Dispatched(consumer, delivery, session.connection.clock.now(), None))
+        session.dispatch(Dispatch(consumer, delivery, session.connection.clock.now(), None))
         if not consumer.is_receiving and not session.is_transacted:
             session.give_back_waiting(consumer)
 
 
-def _looked_at(opening: asyncio.Task[None]) -> None:
-    """Its error is raised in the waiting call; without one it is ignored."""
+def _retrieve_exception(opening: asyncio.Task[None]) -> None:
+    """The waiting call raises its error; without one it is ignored."""
     if not opening.cancelled():
         opening.exception()

@@ -1,15 +1,16 @@
-"""What a consumer consumes from: a queue, or a subscription to a topic, which is a queue of its own.
+"""The source of a consumer: a queue, or a subscription to a topic, which has a queue of its own.
 
-A subscription that is not durable has an exclusive queue, which goes with its consumer or connection. It is not
-auto-delete: a consumer that pulls comes and goes with each message.
+A subscription that is not durable has an exclusive queue, which is deleted with its consumer or connection. It is not
+auto-delete: a consumer with prefetch 0 consumes again for each message.
 
-A durable one has a durable queue named by client id and subscription. Subscribing again with another topic, selector or
-noLocal is unsubscribing and subscribing anew, as JMS wants it. But AMQP does not tell the bindings of a queue. So each
-durable queue has a *mark*: an exchange whose name holds a digest of the terms of the subscription. It routes nothing.
-It is auto-delete and bound to the queue, so it goes when the queue goes. No such mark means: new, or changed.
+A durable subscription has a durable queue named after client ID and subscription. Subscribing again with another topic,
+selector or noLocal replaces the subscription, as JMS requires. But AMQP cannot list the bindings of a queue. So each
+durable queue has a *marker*: an exchange whose name contains a digest of the terms of the subscription. It routes
+nothing. It is auto-delete and bound to the queue, so it is deleted with the queue. Without this marker, the
+subscription is new or has changed.
 
-A selector, and noLocal, are conditions of the binding where the broker has such: what does not match is never stored.
-Elsewhere the client looks (``Source.wants``), and removes the stored copy by an ack of type UNMATCHED.
+If the broker supports it, a selector and noLocal are conditions of the binding: messages that do not match are not
+stored. Otherwise the client filters (``Source.matches``), and deletes the stored copy by an ack of type UNMATCHED.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.destinations import Destination, Topic
 from leveret.client.jms.errors import IllegalState, InvalidDestination, InvalidSelector
 from leveret.client.jms.messages import ORIGIN_HEADER
 from leveret.client.jms.registrar import Registrar
+from leveret.client.messages import Delivery
 from leveret.delivery.selector import X_SELECTOR, Selector, compile_selector, selectable
 from leveret.errors import NotFound, PreconditionFailed
 from leveret.wire.fields import Table
@@ -32,26 +33,26 @@ class Source:
     """A queue to consume from, and how."""
 
     queue: str
-    destination: Destination  # that the application named
+    destination: Destination  # of the application
     arguments: Table = field(default_factory=dict)  # of basic.consume
     exclusive: bool = False
-    selector: Selector | None = None  # that the client has to see to
-    without_origin: str = ""  # whose messages the client has to leave out
-    registrar: Registrar | None = None  # of a subscription: its creator
+    selector: Selector | None = None  # applied by the client
+    without_origin: str = ""  # whose messages the client filters out
+    registrar: Registrar | None = None  # of a subscription
     is_durable: bool = False
 
     @property
     def filters(self) -> bool:
-        """Whether the client has to look at each message."""
+        """Whether the client filters messages."""
         return self.selector is not None or bool(self.without_origin)
 
-    def wants(self, delivery: Delivery) -> bool:
+    def matches(self, delivery: Delivery) -> bool:
         if self.without_origin and delivery.headers.get(ORIGIN_HEADER) == self.without_origin:
             return False
         return self.selector is None or self.selector.matches(selectable(delivery.properties))
 
     async def close(self) -> None:
-        """The consumer is closed: a subscription that is not durable ends."""
+        """Ends a subscription that is not durable."""
         self.release()
         registrar = self.registrar
         if registrar is not None and not self.is_durable and not registrar.connection.is_closed:
@@ -59,7 +60,7 @@ class Source:
                 await channel.delete_queue(self.queue)
 
     def release(self) -> None:
-        """A durable subscription may have another consumer."""
+        """Allow another consumer of a durable subscription."""
         if self.registrar is not None and self.is_durable:
             self.registrar.release(self.queue)
 
@@ -72,7 +73,7 @@ async def open_source(
     no_local: bool = False,
     subscription: str = "",
 ) -> Source:
-    """``subscription`` is the name of a durable one, for topics."""
+    """``subscription``: the name of a durable subscription to a topic."""
     registrar.refuse_foreign(destination)
     compiled = compiled_selector(selector)
     if isinstance(destination, Topic):
@@ -97,7 +98,7 @@ async def open_source(
 
 
 async def unsubscribe(registrar: Registrar, name: str) -> None:
-    """Ends a durable subscription, and drops what is stored for it."""
+    """Ends a durable subscription, and deletes the messages stored for it."""
     queue = durable_queue(registrar, name)
     try:
         async with registrar.channel() as channel:
@@ -176,21 +177,21 @@ def _condition(selector: Selector | None, origin: str) -> str:
 async def _make_durable(
     registrar: Registrar, queue: str, topic: Topic, name: str, binding: Table, terms: tuple[str, ...]
 ) -> None:
-    """Unless it is there."""
+    """Unless it exists with the same terms."""
     exchange = registrar.layout.topic_exchange
-    mark = f"{queue[:180]}:{sha256(repr((exchange, *terms)).encode()).hexdigest()[:32]}"
+    marker = f"{queue[:180]}:{sha256(repr((exchange, *terms)).encode()).hexdigest()[:32]}"
     await registrar.prepare(topic)
     try:
         async with registrar.channel() as channel:
-            await channel.declare_exchange(mark, "fanout", passive=True)
+            await channel.declare_exchange(marker, "fanout", passive=True)
         return
     except NotFound:
         await _delete_unused(registrar, queue, name)
     async with registrar.channel() as channel:
         await channel.declare_queue(queue, durable=True)
         await channel.bind_queue(queue, exchange, topic.key, dict(binding))
-        await channel.declare_exchange(mark, "fanout", durable=True, auto_delete=True, internal=True)
-        await channel.bind_queue(queue, mark)
+        await channel.declare_exchange(marker, "fanout", durable=True, auto_delete=True, internal=True)
+        await channel.bind_queue(queue, marker)
 
 
 async def _delete_unused(registrar: Registrar, queue: str, name: str) -> None:

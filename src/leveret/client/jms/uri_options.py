@@ -1,29 +1,26 @@
-"""The options of a connection in its address, as ActiveMQ's users write them.
+"""Options of a connection in its address, in ActiveMQ's syntax.
 
     tcp://host?jms.prefetchPolicy.queuePrefetch=1
     failover:(tcp://a,tcp://b)?jms.redeliveryPolicy.maximumRedeliveries=3&randomize=false
 
-Those that begin with ``jms.`` are for this face; the rest of the address is the client's. Times are in milliseconds.
+Those that begin with ``jms.`` are read here, the others by the client. Times are in milliseconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import unquote_plus
 
 from leveret.client.errors import AddressError
-from leveret.client.failover_uri import is_plan
+from leveret.client.failover_uri import MOST_MULTIPLIER, is_plan
 from leveret.client.jms.destinations import LARGEST_PREFETCH
-from leveret.client.jms.foreign_options import Fixed, ForeignOptions
-from leveret.client.jms.prefetch import USUAL_PREFETCH, PrefetchPolicy
-from leveret.client.jms.redelivery import NO_MAXIMUM, RedeliveryPolicy
-from leveret.client.jms.send_options import Sending
+from leveret.client.jms.policies import DEFAULT_PREFETCH, NO_MAXIMUM, PrefetchPolicy, RedeliveryPolicy, Sending
+from leveret.client.option_reader import Fixed, OptionReader, given
 
 JMS = "jms."
 NESTED = "nested."
-USUAL_DELAY = 1_000  # milliseconds
-USUAL_COLLISION_PERCENT = 15
-MOST_MULTIPLIER = 1e6
+DEFAULT_DELAY = 1_000  # milliseconds
+DEFAULT_COLLISION_PERCENT = 15
 
 OF_OBJECTS = Fixed((), "there are no object messages, whose classes would be trusted; send text, bytes or maps")
 OF_LAZY_ACKS = Fixed((), "a session that acks lazily is made with AckMode.DUPS_OK")
@@ -65,7 +62,7 @@ FIXED = {
 
 @dataclass(slots=True, frozen=True)
 class UriOptions:
-    """What an address says. None: nothing about it."""
+    """The options of an address. None: not given."""
 
     client_id: str | None = None
     user: str | None = None
@@ -76,7 +73,7 @@ class UriOptions:
 
 
 def split_uri(uri: str) -> tuple[str, UriOptions]:
-    """The address for the client, and what it says to this face."""
+    """The address for the client, and the options that are read here."""
     is_composite = is_plan(uri) and "(" in uri
     head, separator, query = _parted(uri) if is_composite else uri.partition("?")
     if is_composite:
@@ -111,28 +108,8 @@ def _refuse_inside(head: str) -> None:
             )
 
 
-def with_login(uri: str, user: str | None, password: str | None) -> str:
-    """A ``failover:`` or ``fanout:`` address with this login at each of its brokers."""
-    scheme, _, rest = uri.partition(":")
-    rest = rest.removeprefix("//")
-    if not rest.startswith("("):
-        return f"{scheme}:{_logged_in(rest, user, password)}"
-    inner, closing, behind = rest[1:].rpartition(")")
-    addresses = [_logged_in(each.strip(), user, password) for each in inner.split(",") if each.strip()]
-    return f"{scheme}:({','.join(addresses)}{closing}{behind}"
-
-
-def _logged_in(address: str, user: str | None, password: str | None) -> str:
-    parts = urlsplit(address)
-    login, _, host = parts.netloc.rpartition("@")
-    name, _, secret = login.partition(":")
-    name = name if user is None else quote(user, safe="")
-    secret = secret if password is None else quote(password, safe="")
-    return urlunsplit(parts._replace(netloc=f"{name or 'guest'}:{secret or 'guest'}@{host}"))
-
-
-def _read(given: dict[str, str]) -> UriOptions:
-    options = ForeignOptions(JMS, given, FIXED, AddressError, "the address")
+def _read(written: dict[str, str]) -> UriOptions:
+    options = OptionReader(written, AddressError, "the address", prefix=JMS, fixed=FIXED)
     found = UriOptions(
         client_id=options.text("clientID"),
         user=options.text("userName"),
@@ -145,20 +122,20 @@ def _read(given: dict[str, str]) -> UriOptions:
     return found
 
 
-def _prefetch(options: ForeignOptions) -> PrefetchPolicy | None:
+def _prefetch(options: OptionReader) -> PrefetchPolicy | None:
     everywhere = options.whole("prefetchPolicy.all", 0, LARGEST_PREFETCH)
-    usual = USUAL_PREFETCH if everywhere is None else everywhere
     names = ("queuePrefetch", "topicPrefetch", "durableTopicPrefetch")
     found = [options.whole(f"prefetchPolicy.{name}", 0, LARGEST_PREFETCH) for name in names]
     browser = options.whole("prefetchPolicy.queueBrowserPrefetch", 1, LARGEST_PREFETCH)
     if everywhere is None and browser is None and found == [None, None, None]:
         return None
-    queue, topic, durable = (usual if number is None else number for number in found)
-    return PrefetchPolicy(queue, topic, durable, USUAL_PREFETCH if browser is None else browser)
+    default = given(everywhere, DEFAULT_PREFETCH)
+    queue, topic, durable = (given(number, default) for number in found)
+    return PrefetchPolicy(queue, topic, durable, given(browser, DEFAULT_PREFETCH))
 
 
-def _redelivery(options: ForeignOptions) -> RedeliveryPolicy | None:
-    """ActiveMQ's defaults hold for what is not said. Its maximum is for delays that grow."""
+def _redelivery(options: OptionReader) -> RedeliveryPolicy | None:
+    """With ActiveMQ's defaults. Its maximum delay applies to growing delays only."""
     policy = "redeliveryPolicy."
     maximum = options.whole(policy + "maximumRedeliveries", NO_MAXIMUM)
     first = options.whole(policy + "initialRedeliveryDelay", 0)
@@ -169,23 +146,23 @@ def _redelivery(options: ForeignOptions) -> RedeliveryPolicy | None:
     spreads = options.truth(policy + "useCollisionAvoidance")
     percent = options.whole(policy + "collisionAvoidancePercent", 0, 100)
     passes = options.truth("nonBlockingRedelivery")
-    said = (maximum, first, next_ones, grows, multiplier, longest, spreads, percent, passes)
-    if all(value is None for value in said):
+    values = (maximum, first, next_ones, grows, multiplier, longest, spreads, percent, passes)
+    if all(value is None for value in values):
         return None
-    usual = RedeliveryPolicy()
+    defaults = RedeliveryPolicy()
     return RedeliveryPolicy(
-        initial_delay=(USUAL_DELAY if first is None else first) / 1000,
-        redelivery_delay=(USUAL_DELAY if next_ones is None else next_ones) / 1000,
+        initial_delay=given(first, DEFAULT_DELAY) / 1000,
+        redelivery_delay=given(next_ones, DEFAULT_DELAY) / 1000,
         use_exponential_backoff=bool(grows),
-        multiplier=usual.multiplier if multiplier is None else multiplier,
+        multiplier=given(multiplier, defaults.multiplier),
         maximum_delay=longest / 1000 if grows and longest is not None and longest >= 0 else NO_MAXIMUM,
-        jitter=(USUAL_COLLISION_PERCENT if percent is None else percent) / 100 if spreads else 0.0,
-        maximum_redeliveries=usual.maximum_redeliveries if maximum is None else maximum,
+        jitter=given(percent, DEFAULT_COLLISION_PERCENT) / 100 if spreads else 0.0,
+        maximum_redeliveries=given(maximum, defaults.maximum_redeliveries),
         non_blocking=bool(passes),
     )
 
 
-def _sending(options: ForeignOptions) -> Sending | None:
+def _sending(options: OptionReader) -> Sending | None:
     is_async = options.truth("useAsyncSend")
     is_sync = options.truth("alwaysSyncSend")
     timeout = options.whole("sendTimeout", 0)

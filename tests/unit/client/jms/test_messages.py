@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from leveret.client.arrivals import Delivery
 from leveret.client.jms.destinations import Queue, Topic
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage, received
+from leveret.client.messages import Delivery
 from leveret.wire.properties import Properties, encode_properties
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.client.jms import IllegalState, RedeliveryPolicy
-from leveret.client.jms.redelivery import LONGEST_DELAY, NO_MAXIMUM
+from leveret.client.jms.policies import LONGEST_DELAY, NO_MAXIMUM
 
 
 def delays(policy: RedeliveryPolicy, count: int = 4) -> list[float]:

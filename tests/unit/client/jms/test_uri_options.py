@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from leveret.client.errors import AddressError
-from leveret.client.failover_uri import plan_of
+from leveret.client.failover_uri import Plan
 from leveret.client.jms import ConnectionFactory, IllegalState, PrefetchPolicy, RedeliveryPolicy, Sending
 from leveret.client.jms.destinations import FIXED as OF_CONSUMERS
-from leveret.client.jms.uri_options import FIXED, split_uri, with_login
+from leveret.client.jms.uri_options import FIXED, split_uri
 
 GUIDE = Path(__file__).parents[4] / "docs" / "guide" / "client-jms.md"
 READ = [
@@ -136,14 +136,17 @@ def test_a_part_that_is_given_stands_above_the_address() -> None:
 
 
 def test_a_login_goes_to_each_of_several_brokers() -> None:
-    uri = with_login("failover:(tcp://a:1/red?name=x, tls://old:secret@b)?randomize=false", "an@n", "p:w/")
-    plan = plan_of(uri)
+    uri = "failover:(tcp://a:1/red?name=x, tls://old:secret@b)?randomize=false"
+    plan = ConnectionFactory(uri, user="an@n", password="p:w/")._address()
+    assert isinstance(plan, Plan)
     assert [(each.host, each.user, each.password) for each in plan.addresses] == [
         ("a", "an@n", "p:w/"),
         ("b", "an@n", "p:w/"),
     ]
     assert (plan.addresses[0].vhost, plan.addresses[0].name, plan.is_shuffled) == ("red", "x", False)
-    assert plan_of(with_login("failover:tcp://ann:old@a", None, "new")).addresses[0].password == "new"
+    plan = ConnectionFactory("failover:tcp://ann:old@a")._address(password="new")
+    assert isinstance(plan, Plan)
+    assert (plan.addresses[0].user, plan.addresses[0].password) == ("ann", "new")
     with pytest.raises(IllegalState, match="vhost cannot stand beside"):
         ConnectionFactory("failover:(tcp://a)", vhost="red")
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from leveret.client.consumer_journal import ConsumerJournal
+from leveret.client.address import parsed
+from leveret.client.recovering_connection import BrokerIdentity
+from leveret.client.subscriptions import Subscriptions
+from leveret.client.topology_record import TopologyRecord
 from leveret.wire import methods as m
+
+BROKER = BrokerIdentity.of(parsed("amqp://one"), {})
 
 
 def qos(count: int, *, is_global: bool = False) -> m.BasicQos:
     return m.BasicQos(0, count, is_global)
 
 
-def noted(*entries: m.BasicQos | str) -> ConsumerJournal:
+def noted(*entries: m.BasicQos | str) -> Subscriptions:
     """Consumers are named by their tags."""
-    journal = ConsumerJournal()
+    subscriptions = Subscriptions(TopologyRecord())
     for entry in entries:
         if isinstance(entry, str):
-            journal.note_consumer(m.BasicConsume("q", "", False, False, False, False, {}), entry)
+            subscriptions.began(m.BasicConsume("q", "", False, False, False, False, {}), entry)
         else:
-            journal.note_qos(entry)
-    return journal
+            subscriptions.note_qos(entry)
+    return subscriptions
 
 
-def told(journal: ConsumerJournal) -> list[object]:
+def told(subscriptions: Subscriptions) -> list[object]:
     return [
-        each.consumer_tag if isinstance(each, m.BasicConsume) else each.prefetch_count for each in journal.entries()
+        each.consumer_tag if isinstance(each, m.BasicConsume) else each.prefetch_count
+        for each in subscriptions.again(BROKER)
     ]
 
 
@@ -32,10 +38,10 @@ def test_a_prefetch_counts_for_the_consumers_behind_it() -> None:
 
 
 def test_who_consumes_no_more_is_forgotten() -> None:
-    journal = noted(qos(1), "a", qos(2), "b")
-    journal.forget_consumer("b")
-    journal.note_qos(qos(4))
-    assert told(journal) == [1, "a", 4]
+    subscriptions = noted(qos(1), "a", qos(2), "b")
+    subscriptions.ended("b")
+    subscriptions.note_qos(qos(4))
+    assert told(subscriptions) == [1, "a", 4]
 
 
 def test_the_two_kinds_of_prefetch_stand_beside_each_other_once() -> None:

@@ -18,7 +18,7 @@ def parent(process: int) -> int:
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_exit_codes_and_signals_are_told_as_of_any_process(tmp_path: Path) -> None:
+def test_exit_codes_and_signals_are_reported_as_of_any_process(tmp_path: Path) -> None:
     with ForkedBroker(tmp_path) as serving:
         serving.banner()
         assert serving.process.poll() is None
@@ -35,7 +35,7 @@ def test_exit_codes_and_signals_are_told_as_of_any_process(tmp_path: Path) -> No
         assert serving.exit_code() == 2
 
 
-def test_lives_in_a_row_come_out_of_rooms_with_different_hashes(tmp_path: Path) -> None:
+def test_consecutive_processes_come_from_fork_servers_with_different_hash_seeds(tmp_path: Path) -> None:
     rooms = []
     for _ in range(2):
         with ForkedBroker(tmp_path) as serving:
@@ -46,7 +46,7 @@ def test_lives_in_a_row_come_out_of_rooms_with_different_hashes(tmp_path: Path) 
         assert b"PYTHONHASHSEED" not in Path(f"/proc/{room}/environ").read_bytes()
 
 
-def test_a_broker_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
+def test_a_broker_does_not_outlive_the_process_that_started_it(tmp_path: Path) -> None:
     serving = ForkedBroker(tmp_path)
     with serving.process.stdout:
         serving.banner()

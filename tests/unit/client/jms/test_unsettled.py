@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.client.arrivals import Delivery
-from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
+from leveret.client.jms.unsettled import Dispatch, Outcome, UnsettledMessages
+from leveret.client.messages import Delivery
 from leveret.wire.properties import Properties, encode_properties
 from tests.support.manual_clock import ManualClock
 
@@ -35,12 +35,12 @@ class Wire:
 class Line:
     def __init__(self, count: int) -> None:
         self.wire = Wire()
-        self.outstanding = Outstanding()
+        self.outstanding = UnsettledMessages()
         self.entries = [self._entry(tag) for tag in range(1, count + 1)]
 
-    def _entry(self, tag: int, head: bytes = b"\0\0") -> Dispatched:
+    def _entry(self, tag: int, head: bytes = b"\0\0") -> Dispatch:
         delivery = Delivery(cast(Any, self.wire), "consumer", tag, False, "", "q", head, b"")
-        entry = Dispatched(cast(Any, None), delivery, 0.0, None)
+        entry = Dispatch(cast(Any, None), delivery, 0.0, None)
         self.wire.held.add(tag)
         self.outstanding.add(entry)
         return entry

@@ -140,21 +140,22 @@ def test_a_partial_frame_counts_as_memory(harness: Harness, peer: StompPeer) -> 
 def test_a_bug_ends_the_peer_and_nobody_else(
     harness: Harness, peer: StompPeer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("leveret.stomp.session.headers_of_message", lambda properties: 1 // 0)
+    monkeypatch.setattr("leveret.stomp.channel.headers_of_message", lambda properties: 1 // 0)
     other = StompPeer.open(harness)
     other.ask("SUBSCRIBE", destination="/queue/other", id="a")
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a")
     (error,) = peer.ask("SEND", b"m", destination="/queue/q")
     assert (error.command, error["message"]) == ("ERROR", "internal_error")
-    assert "internal error while handling a request" in caplog.text
+    assert "internal error while delivering a message" in caplog.text
     assert not other.socket.closed
 
 
 def test_an_error_is_told_once_however_soon_it_comes(harness: Harness) -> None:
     """What follows CONNECT is looked at when the login is decided; a frame may come before that look."""
     peer = StompPeer.open(harness)
-    peer.session.receive(b"HELLO\n\n\0")
-    peer.session._go_on()  # as the loop calls it behind CONNECTED, if it has read the socket first
+    peer.connection.receive(b"HELLO\n\n\0")
+    peer.connection.go_on()  # as the end of a halt calls it, if the socket was read first
+    harness.rest()
     assert [frame["message"] for frame in peer.heard()] == ["Bad command"]
 
 
@@ -222,14 +223,16 @@ def test_a_large_body_waits_at_an_alarm_though_it_is_the_first(harness: Harness,
     assert peer.socket.reading
 
 
-def test_who_does_not_read_gives_back_what_it_holds_when_it_is_refused(harness: Harness, peer: StompPeer) -> None:
+def test_unacked_messages_of_a_client_that_does_not_read_are_requeued_when_it_is_closed(
+    harness: Harness, peer: StompPeer
+) -> None:
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
     peer.ask("SEND", b"m", destination="/queue/q")
     peer.socket.unread = 128 << 20
     peer.connection.outbox.set_writable(False)
     peer.ask("BEGIN", transaction="t")
     assert not peer.socket.reading
-    peer.session.receive(b"NONSENSE\n\n\0")  # was on its way when we stopped
+    peer.connection.force_close("closed by an operator")
     harness.rest()
     assert (harness.queue("q").ready, peer.socket.closed) == (1, True)
 
@@ -238,9 +241,9 @@ def test_what_a_websocket_gathers_counts_as_memory_and_waits_at_an_alarm(harness
     """It hands a frame on when it is whole."""
     before = harness.broker.memory_users.unfinished.bytes
     harness.broker.set_alarm("memory", "memory high watermark exceeded")
-    peer.session.gather(50_000)
+    peer.connection.gather(50_000)
     assert (harness.broker.memory_users.unfinished.bytes, peer.socket.reading) == (before + 50_000, True)
-    peer.session.gather(100_000)
+    peer.connection.gather(100_000)
     assert (harness.broker.memory_users.unfinished.bytes, peer.socket.reading) == (before + 100_000, False)
-    peer.session.gather(0)
+    peer.connection.gather(0)
     assert harness.broker.memory_users.unfinished.bytes == before

@@ -1,4 +1,4 @@
-"""Messages as they reach a client: delivered, fetched, or returned since no queue took them.
+"""Received messages: delivered, fetched, or returned because no queue matched.
 
 Properties are decoded on first access: most consumers use the body alone.
 """
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from leveret.client.channel import Channel
 
 
-class Arrival:
-    """A message with its envelope. ``head`` are the properties as they came."""
+class ReceivedMessage:
+    """A message with its envelope. ``head``: the encoded properties."""
 
     __slots__ = ("_head", "_properties", "body", "exchange", "routing_key")
 
@@ -38,15 +38,15 @@ class Arrival:
 
     @property
     def stream_offset(self) -> int | None:
-        """Of one that was read from a stream. It is asked of each delivery: others are not decoded for it."""
+        """Of a message from a stream. Checked for each delivery, so the properties of others are not decoded for it."""
         if b"x-stream-offset" not in self._head:
             return None
         offset = self.headers.get("x-stream-offset")
         return int(offset) if isinstance(offset, int) else None
 
 
-class Delivery(Arrival):
-    """One that is ours until it is acked, nacked or rejected, unless the consumer asked for no acks."""
+class Delivery(ReceivedMessage):
+    """Unacknowledged until it is acked, nacked or rejected, unless its consumer uses no acks."""
 
     __slots__ = ("channel", "consumer_tag", "delivery_tag", "redelivered")
 
@@ -72,7 +72,7 @@ class Delivery(Arrival):
         self.redelivered = redelivered
 
     def ack(self, *, multiple: bool = False) -> None:
-        """With ``multiple`` all that were delivered on the channel up to this one."""
+        """``multiple``: all messages that were delivered on the channel up to this one."""
         self.channel.ack(self.delivery_tag, multiple=multiple)
 
     def nack(self, *, multiple: bool = False, requeue: bool = True) -> None:
@@ -83,15 +83,15 @@ class Delivery(Arrival):
 
 
 class Fetched(Delivery):
-    """The answer to basic.get. ``left`` is how many were ready behind it."""
+    """The reply to basic.get. ``left``: how many messages remain in the queue."""
 
     __slots__ = ("left",)
 
     left: int
 
 
-class Returned(Arrival):
-    """A mandatory message that no queue took."""
+class Returned(ReceivedMessage):
+    """A mandatory message that was not routed to a queue."""
 
     __slots__ = ("reply_code", "reply_text")
 
@@ -102,5 +102,5 @@ class Returned(Arrival):
 
     @property
     def head(self) -> bytes:
-        """Its properties as they came."""
+        """The encoded properties."""
         return self._head
