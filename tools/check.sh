@@ -21,7 +21,7 @@ trap 'exit 143' TERM
 "${MAKE:-make}" --no-print-directory lint >"$log" 2>&1 &
 lint=$!
 "$python" -m pytest -q -n 2 --max-worker-restart=0 \
-    tests/test_architecture.py tests/test_language.py tests/test_compat_page.py tests/unit "$@"
+    tests/test_architecture.py tests/test_language.py tests/test_compat_page.py tests/test_migrate_page.py tests/unit "$@"
 tests=$?
 wait "$lint"
 linted=$?
