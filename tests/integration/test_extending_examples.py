@@ -111,7 +111,7 @@ def test_the_metric_is_exported(api: ManagementApi) -> None:
     declare(api, "brief", message_ttl=0)
     publish(api, "brief")
     lines = api.http.send("GET", "/metrics/per-object")[1].decode().splitlines()
-    help_text = "Total number of messages that expired in queues"
+    help_text = "Messages that expired in queues"
     assert f"# HELP rabbitmq_queue_messages_expired_total {help_text}" in lines
     assert "# TYPE rabbitmq_queue_messages_expired_total counter" in lines
     assert 'rabbitmq_queue_messages_expired_total{vhost="/",queue="brief"} 1' in lines
