@@ -140,7 +140,7 @@ def complaints(name: str, text: str) -> list[str]:
         "begins with a capital letter or a number": text[:1].isupper() or text[:1].isdigit(),
         "has no full stop at its end": not text.endswith("."),
         "does not repeat that a counter is a total": not text.startswith("Total number of"),
-        "names its unit": all(unit in text for unit in units),
+        "names its unit": all(unit in text.lower() for unit in units),
         "uses no dialect": not DIALECT_IN_TEXTS.search(text),
     }
     return [f"{name}: {check}" for check, is_kept in checks.items() if not is_kept]
