@@ -285,7 +285,7 @@ def send_raw(world: JmsWorld, properties: bytes) -> None:
 
     number = world.channel.number
     assert world.channel.confirms is not None
-    world.channel.confirms.add()
+    world.channel.confirms.track(world.channel.confirms.new_future())
     publish = method_frame(number, BasicPublish("", "q", False, False))
     world.channel.connection.write(publish + content_frames(number, properties, b"broken", 1 << 17))
 

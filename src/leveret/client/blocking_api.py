@@ -128,15 +128,7 @@ class CoreAttribute(Generic[T]):
 
 def blocking(call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Any, P], R]:
     """The method of the core with the same name, run on the event loop; waits for its result."""
-    name = call.__name__
-
-    def wait(self: BlockingObject[Any], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.refuse_closed()
-        work: Coroutine[Any, Any, R] = getattr(self.core, name)(*args, **kwargs)
-        return self.loop_thread.call(work)
-
-    update_wrapper(wait, call)
-    return wait
+    return _derived(call, lambda _, result: result, None)
 
 
 def blocking_factory(
@@ -148,12 +140,20 @@ def blocking_factory(
 
     ``undo`` disposes of the result of a call that was interrupted (Ctrl-C); by default it is closed.
     """
+    return _derived(call, make, undo or _close)
+
+
+def _derived(
+    call: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+    make: Callable[[Any, R], S],
+    undo: Callable[[R], Awaitable[object]] | None,
+) -> Callable[Concatenate[Any, P], S]:
     name = call.__name__
 
     def wait(self: BlockingObject[Any], /, *args: P.args, **kwargs: P.kwargs) -> S:
         self.refuse_closed()
         work: Coroutine[Any, Any, R] = getattr(self.core, name)(*args, **kwargs)
-        return make(self, self.loop_thread.call(work, undo or _close))
+        return make(self, self.loop_thread.call(work, undo))
 
     update_wrapper(wait, call)
     return wait

@@ -89,6 +89,7 @@ WRONG = [
     ("amqp://u:hid@den@h?hartbeat=5", "unknown option 'hartbeat'"),
     ("u:hidden@h", "begins with none of amqp://"),
     ("hidden@h", "begins with none of amqp://"),
+    ("hid://den@h", "begins with none of amqp://"),
     ("amqp://u:hidden", "its port must be a number"),
     ("amqp://h?password=hidden", "unknown option 'password'"),
     ("amqp://h?heartbeat=", "'heartbeat' .* must be a whole number"),

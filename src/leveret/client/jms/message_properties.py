@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections import UserDict
+from collections.abc import Mapping
 
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
-from leveret.wire.fields import FieldValue, Table
+from leveret.wire.fields import FieldValue
 
 LONGEST_NAME = 255  # bytes
 WHOLE_NUMBERS = range(-(1 << 63), 1 << 63)
 
 
-class MessageProperties(MutableMapping[str, FieldValue]):
+class MessageProperties(UserDict[str, FieldValue]):
     """Raises when a value is set that cannot be sent. Properties of a received message are read-only."""
 
-    __slots__ = ("_values", "is_read_only")
-
     def __init__(self, values: Mapping[str, FieldValue] | None = None, *, is_read_only: bool = False) -> None:
-        self._values: Table = dict(values or {})
+        super().__init__()
+        self.data = dict(values or {})  # unchecked: those of a received message can have any type
         self.is_read_only = is_read_only
-
-    def __getitem__(self, name: str) -> FieldValue:
-        return self._values[name]
 
     def __setitem__(self, name: str, value: FieldValue) -> None:
         self._refuse_read_only()
@@ -35,20 +32,11 @@ class MessageProperties(MutableMapping[str, FieldValue]):
             )
         if isinstance(value, int) and value not in WHOLE_NUMBERS:
             raise MessageFormatError(f"property '{name}' is a number of more than 64 bits: {value}; send it as a text")
-        self._values[name] = value
+        self.data[name] = value
 
     def __delitem__(self, name: str) -> None:
         self._refuse_read_only()
-        del self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return repr(self._values)
+        del self.data[name]
 
     def _refuse_read_only(self) -> None:
         if self.is_read_only:
