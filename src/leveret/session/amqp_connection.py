@@ -150,7 +150,8 @@ class AmqpConnection(Connection):
             self._close(error)
 
     def end_with(self, error: AmqpError) -> None:
-        self.intake.at_method = NO_METHOD
+        if self.step is Step.OPEN:  # else the login was refused: start-ok caused the error
+            self.intake.at_method = NO_METHOD
         self._close(error)
 
     def _close(self, error: AmqpError) -> None:

@@ -59,7 +59,8 @@ class DirectChannel(Channel):
     def declare_queue(
         self, name: str, durable: bool, exclusive: bool, auto_delete: bool, arguments: Table | None = None
     ) -> None:
-        self._call(amqp.QueueDeclare(name, False, durable, exclusive, auto_delete, False, arguments))
+        options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
+        self._call(amqp.QueueDeclare(name, **options, arguments=arguments))
 
     def bind_queue(self, queue: str, exchange: str, key: str, arguments: Table) -> None:
         self._call(amqp.QueueBind(queue, exchange, key, arguments=arguments))
@@ -98,12 +99,16 @@ class DirectChannel(Channel):
             consumer.catch_up()
 
     def settle(self, tags: list[int], *, is_ack: bool, is_requeued: bool = False) -> None:
-        """Acknowledge or reject these deliveries, which are in order."""
-        if self.connection.broker.interceptors.concerns(amqp.BasicAck.id if is_ack else amqp.BasicNack.id):
-            for tag in tags:
-                ack(self, amqp.BasicAck(tag)) if is_ack else self.handle(amqp.BasicNack(tag, requeue=is_requeued))
-        else:
+        """Acknowledge or reject these deliveries, whose tags are in order."""
+        method = amqp.BasicAck if is_ack else amqp.BasicNack
+        if not self.connection.broker.interceptors.concerns(method.id):
             settle_each(self, tags, acknowledge if is_ack else requeue if is_requeued else drop)
+            return
+        for tag in tags:
+            if is_ack:
+                ack(self, amqp.BasicAck(tag))
+            else:
+                self.handle(amqp.BasicNack(tag, requeue=is_requeued))
 
     # ---- transactions
 

@@ -89,6 +89,13 @@ def test_a_refused_login_is_told_only_to_those_who_ask(
     assert client.session.is_over
 
 
+def test_a_refused_login_names_start_ok_as_its_cause(harness: Harness) -> None:
+    client = harness.stranger()
+    client.feed(opening(b"wrong", TOLD))
+    (close,) = [what for what in client.heard() if isinstance(what, ConnectionClose)]
+    assert (close.class_id, close.method_id) == ConnectionStartOk.id
+
+
 def test_guest_comes_from_this_machine_only(harness: Harness) -> None:
     client = harness.stranger()
     client.socket.host = "192.0.2.1"
