@@ -41,6 +41,7 @@ def is_settled(broker: leveret.Broker) -> bool:
     return broker.call(lambda: sharded.slots.is_settled)  # type: ignore[union-attr]
 
 
+@pytest.mark.timeout(180)  # about 10 s, and much more beside other work
 @pytest.mark.parametrize(
     ("everything", "channels", "prefetch"),
     [pytest.param(True, 1, 1000, id="x-shard-all"), pytest.param(False, 16, 100, id="16 consumers")],
