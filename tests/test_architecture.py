@@ -297,6 +297,53 @@ def queue_type_checks(src: Path) -> Iterator[str]:
                     yield f"{relative}:{node.lineno}: {ast.unparse(node)}: use a capability of DeclaredQueue"
 
 
+def replaced_callables(src: Path) -> Iterator[str]:
+    """A callback is a method of an object that is passed in, with a Protocol: "go to definition" leads to its code.
+
+    Found are attributes that begin as a lambda, and callables assigned to an attribute of another object. The client
+    has such attributes in its public API (``channel.on_close``).
+    """
+    for relative, package, text in modules(src):
+        if package in {"client", "cli", "spark"}:
+            continue
+        tree = ast.parse(text)
+        methods = {part.name for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and not is_property(part)}
+        for node in ast.walk(tree):
+            for target, value in assignments(node):
+                if not isinstance(target, ast.Attribute):
+                    continue
+                is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
+                if isinstance(value, ast.Lambda) or (not is_own and is_callable(value, methods)):
+                    yield f"{relative}:{target.lineno}: {ast.unparse(target)} is replaced: pass an object instead"
+
+
+def is_property(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(each) in ("property", "cached_property") for each in function.decorator_list)
+
+
+def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets and values, also of ``a, b = x, y``."""
+    match node:
+        case ast.Assign(targets, value):
+            for target in targets:
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=True)
+                else:
+                    yield target, value
+        case ast.AnnAssign(target, _, ast.expr() as value):
+            yield target, value
+
+
+def is_callable(value: ast.expr, methods: set[str]) -> bool:
+    """Whether it certainly is: a partial, or a method of a class in the same module."""
+    match value:
+        case ast.Call(ast.Name("partial") | ast.Attribute(_, "partial")):
+            return True
+        case ast.Attribute(ast.Name("self"), name):
+            return name in methods
+    return False
+
+
 def vague_names(root: Path) -> Iterator[str]:
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
@@ -347,6 +394,7 @@ CHECKS: list[Check] = [
     wide_contracts,
     lane_changes,
     queue_type_checks,
+    replaced_callables,
     vague_names,
     full_inits,
 ]
@@ -412,6 +460,10 @@ BAD = [
     (lane_changes, "sharding/a.py", "def f(queue):\n    queue.lanes[0].ready.popleft()"),
     (queue_type_checks, "api/a.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
     (queue_type_checks, "stats/a.py", "def f(queue):\n    return isinstance(queue, Pool | stream.StreamQueue)"),
+    (replaced_callables, "broker/a.py", "class A:\n    def f(self):\n        self.wake: Wake = lambda: None"),
+    (replaced_callables, "server/a.py", "class A:\n    def f(self, broker):\n        broker.wake = self.f"),
+    (replaced_callables, "server/a.py", "class A:\n    def f(self, b):\n        b.read, b.write = self.f, 1"),
+    (replaced_callables, "broker/a.py", "def f(ranges, queue):\n    ranges.deleted = partial(f, queue)"),
     (vague_names, "cli/utils.py", ""),
     (vague_names, "cli/queue_manager.py", ""),
     (full_inits, "cli/__init__.py", "import os"),
@@ -448,6 +500,8 @@ GOOD = [
     ),
     (queue_type_checks, "api/a.py", "def f(queue):\n    return queue.has_offsets or isinstance(queue, Pool)"),
     (queue_type_checks, "queues/queue_types.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
+    (replaced_callables, "broker/a.py", "class A:\n    def f(self, call):\n        self._a, self._b = call, self.f"),
+    (replaced_callables, "broker/a.py", "class A:\n    def f(self, timers):\n        timers.attach(self)"),
     (full_inits, "cli/__init__.py", '"""The command line."""'),
 ]
 

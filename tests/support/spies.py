@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from leveret.backlog.context import MemoryGauge
@@ -43,6 +43,20 @@ def messages(*bodies: bytes) -> list[Message]:
 
 def size_of(run: Sequence[Message]) -> int:
     return sum(len(content) for content, _, _ in run)
+
+
+class SpyLoop:
+    """An event loop that counts wakes and reports new deadlines."""
+
+    def __init__(self, rearm: Callable[[], None] = lambda: None) -> None:
+        self.wakes = 0
+        self._rearm = rearm
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def rearm(self) -> None:
+        self._rearm()
 
 
 class Given(NamedTuple):

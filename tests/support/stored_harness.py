@@ -25,7 +25,7 @@ from leveret.broker.stream_restoration import (
 from leveret.clock import FrozenClock
 from leveret.session.limits import Limits
 from leveret.wire.content import body_of
-from tests.support.hand_store import HandStore, Job, run_job
+from tests.support.hand_store import HandStore, Job, JobList, run_job
 from tests.support.peer_pair import Harness
 from tests.support.virtual_disk import VirtualDisk
 
@@ -62,10 +62,9 @@ class StoredHarness(Harness):
             queue_memory=queue_memory,
             stream_disk=self.disk,
         )
-        self.broker.wake = self._wake
+        self.broker.attach(self)
         self.stream_jobs: list[Job] = []
-        self.broker.write_stream = lambda job, done: self.stream_jobs.append((job, done))
-        self.broker.read_stream = lambda job, done: self.store.in_worker(job, done)
+        self.broker.stream_workers.attach(JobList(self.store.jobs), JobList(self.stream_jobs))
         self.limits = Limits()
         self.clients = []
         self.is_slow = False

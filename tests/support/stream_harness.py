@@ -20,7 +20,7 @@ from leveret.store.definitions import Change
 from leveret.wire.content import make_content, properties_of
 from leveret.wire.properties import Properties
 from tests.support.callback_listener import CallbackListener
-from tests.support.hand_store import DiskHarness, Job, run_job
+from tests.support.hand_store import DiskHarness, Job, JobList, run_job
 from tests.support.spies import ADDRESS, SpyConsumer, message
 
 MOST_STEPS = 10_000
@@ -34,8 +34,7 @@ class StreamHarness(DiskHarness):
         self.is_read_only = False
         context = self.context
         context.stream_disk = self.disk
-        context.write_stream = lambda job, done: self.stream_jobs.append((job, done))
-        context.read_stream = lambda job, done: self.store.in_worker(job, done)
+        context.stream_workers.attach(JobList(self.store.jobs), JobList(self.stream_jobs))
         self.callbacks.set_alarm = self._alarm  # type: ignore[method-assign]
         self.offsets = context.stream_offsets = StreamOffsets(Parameters("/", self._record))
         self.log.listener = CallbackListener(self._granted)

@@ -274,8 +274,6 @@ class Backlog:
         if self.pager is not None:
             self.pager.pages.forget(self.id)
             self.pager.tell_waiting()
-            if self.pager.leases is not None:
-                self.pager.leases.queue_deleted()
 
     def read_expired(self, lane: Lane, sequences: Sequence[int], take: TakeRead) -> int:
         """Remove messages that are on disk only from their lane: how many were still there.

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.backlog.backlog import Backlog
@@ -178,7 +177,7 @@ class LeaseBook:
         self._readers.setdefault(queue.id, {})[consumer] = reader
         pager = _backlog(queue).pager
         assert pager is not None
-        pager.lease_ranges().queue_deleted = partial(self._forget, queue)
+        pager.lease_ranges()  # a queue that has them drops the leases when it is deleted
 
     # ---- committing
 
@@ -271,7 +270,7 @@ class LeaseBook:
         held, size = _held(leases)
         self._send(LeaseReturn(_backlog(queue), _runs(leases), held, size, self._send, over))
 
-    def _forget(self, queue: DeclaredQueue) -> None:
+    def forget(self, queue: DeclaredQueue) -> None:
         """The queue is deleted, and its leases with it."""
         rows = self._rows(queue)
         for name in self._going.pop(queue.id, ()):

@@ -34,6 +34,9 @@ class BrokerCallbacks(QueueCallbacks):
         except ResourceFault as refusal:  # no client waits for an answer: the queue stays
             get_log("broker").warning("queue cannot be deleted", queue=queue.name, reason=refusal.text)
 
+    def drop_leases(self, queue: DeclaredQueue) -> None:
+        self._broker.leases.forget(queue)
+
     def open_trace(self, queue: DeclaredQueue) -> DeduplicationLog | None:
         return self._broker.vhosts[queue.vhost].internal.trace(queue)
 

@@ -80,7 +80,7 @@ def close_streams(broker: Broker) -> None:
     """The last job of the worker: sync and close the files."""
     for stream in streams_of(broker):
         stream.close()
-        broker.write_stream(stream.files.close, lambda result: None)
+        broker.stream_workers.write(stream.files.close, lambda result: None)
 
 
 class _Loading:

@@ -558,6 +558,8 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.alive = self.plain = False
         number = self.ready
         self.close_backlog()
+        if self.pager is not None and self.pager.leases is not None:
+            self.context.callbacks.drop_leases(self)
         if self.expiry_timer is not None:
             self.expiry_timer[1].cancel()
         for part in (self.idle_timer, self.ack_timeouts):

@@ -368,5 +368,5 @@ class StreamQueue(DeclaredQueue):
         self._tell_watchers(all_of_them=True)
         self._pending.clear()
         context, files = self.context, self.files
-        context.callbacks.when_granted(lambda: context.write_stream(files.remove, lambda result: None))
+        context.callbacks.when_granted(lambda: context.stream_workers.write(files.remove, lambda result: None))
         return number

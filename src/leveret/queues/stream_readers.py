@@ -68,7 +68,7 @@ class StreamReaders:
         if isinstance(start, float):
             files, time = self._queue.files, int(start * 1_000_000)
             reader.is_loading = True
-            in_worker = self._queue.context.read_stream
+            in_worker = self._queue.context.stream_workers.read
             in_worker(lambda: files.offset_at(time), lambda found: self._found(reader, found))
         else:
             self._begin(reader, self._offset_of(start))
@@ -164,7 +164,7 @@ class StreamReaders:
             runs = files.read(offset, stop, most)
             return Read(runs, sum([len(message[0]) for run in runs for message in run.messages]))
 
-        queue.context.read_stream(read, lambda result: self._loaded(reader, offset, stop, result))
+        queue.context.stream_workers.read(read, lambda result: self._loaded(reader, offset, stop, result))
         return bool(reader.ahead)
 
     def _loaded(self, reader: StreamReader, offset: int, stop: int, result: object) -> None:

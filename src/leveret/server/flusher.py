@@ -53,7 +53,7 @@ class Flusher:
 
     def start(self) -> None:
         self._store.start(self)
-        self._broker.read_stream, self._broker.write_stream = self._reader.do, self._streams.do
+        self._broker.stream_workers.attach(self._reader, self._streams)
         self._writer.start()
         self._reader.start()
         self._streams.start()
