@@ -128,7 +128,7 @@ PERMISSION_LOOKUPS = {"permits", "permits_topic", "permits_every_topic", "permit
 LOOKS_PERMISSIONS_UP = {"auth/permissions.py", "broker/access.py"}
 LANE_STATE = {"attempted", "fresh", "head", "holes", "in_turn", "incoming", "page_stop", "paged", "ready"}
 LANE_STATE |= {"redelivered_below", "returned"}
-QUEUE_FACTORY, QUEUE_TYPES = "queues/queue_types.py", {"ClassicQueue", "StreamQueue"}
+QUEUE_FACTORY, QUEUE_TYPES = "queues/queue_types.py", {"ClassicQueue", "DeclaredQueue", "StreamQueue"}
 REMOVALS = {"clear", "pop", "popleft", "remove", "rotate"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 GENERATED = re.compile("Generated (by|from) tools/")
@@ -286,7 +286,7 @@ def is_lane(node: ast.expr) -> bool:
 
 
 def queue_type_checks(src: Path) -> Iterator[str]:
-    """Code asks a queue for its capabilities (queues/declared_queue.py), not for its class."""
+    """Code asks a queue for its capabilities (queues/queue.py, queues/declared_queue.py), not for its class."""
     for relative, _, text in modules(src):
         for node in ast.walk(ast.parse(text)):
             match node:
@@ -459,6 +459,7 @@ BAD = [
     (lane_changes, "pipeline/a.py", "def f(lane):\n    first, lane.head = lane.head, 2"),
     (lane_changes, "sharding/a.py", "def f(queue):\n    queue.lanes[0].ready.popleft()"),
     (queue_type_checks, "api/a.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
+    (queue_type_checks, "broker/a.py", "def f(queue):\n    assert isinstance(queue, DeclaredQueue)"),
     (queue_type_checks, "stats/a.py", "def f(queue):\n    return isinstance(queue, Pool | stream.StreamQueue)"),
     (replaced_callables, "broker/a.py", "class A:\n    def f(self):\n        self.wake: Wake = lambda: None"),
     (replaced_callables, "server/a.py", "class A:\n    def f(self, broker):\n        broker.wake = self.f"),

@@ -4,6 +4,9 @@ As in RabbitMQ, ``x-death`` has one entry for each (queue, reason), the latest f
 also in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The per-message expiration is removed (and kept in the
 entry), or the message would expire in the next queue as well. A message that would reach a queue again where it was
 dead-lettered, without a rejection in between, is in a cycle and is dropped.
+
+A message for a queue that answers later keeps its place in its old queue until that queue has it; meanwhile it is
+neither ready nor unacknowledged (broker/remote_writes.py).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import NamedTuple
 
 from leveret.broker.publish_rules import carbon_copies
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.routes import Route, RouteCache
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
@@ -74,24 +78,47 @@ class DeadLetters:
         assert target is not None
         with self._vhost.queue_context.log.group():
             for stretch in alike(messages):
-                try:
-                    self._forward(queue, reason, target, [dead.message for dead in stretch])
-                except LeveretError as problem:  # too large headers, or a read-only store
-                    self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
-                leave_together(queue, stretch)
+                if self._forward(queue, reason, target, stretch):
+                    leave_together(queue, stretch)
 
-    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, messages: list[Message]) -> None:
-        letter = self._letter(queue, reason, target, messages[0])
-        if letter is None:
-            return
-        if not letter.is_for_all and len(messages) > 1:
-            for message in messages:
-                self._forward(queue, reason, target, [message])
-            return
-        start = body_at(messages[0][0])
-        run = [(letter.head + content[start:], letter.address, letter.traits) for content, _, _ in messages]
+    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, stretch: list[DeadMessage]) -> bool:
+        """Whether these messages can leave the queue now."""
+        try:
+            letter = self._letter(queue, reason, target, stretch[0].message)
+            if letter is None:
+                return True
+            if letter.is_for_all or len(stretch) == 1:
+                return self._deliver(queue, letter, stretch)
+        except LeveretError as problem:  # too large headers, or a read-only store
+            self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
+            return True
+        leaving = [dead for dead in stretch if self._forward(queue, reason, target, [dead])]
+        if len(leaving) == len(stretch):
+            return True
+        for dead in leaving:
+            leave_together(queue, [dead])
+        return False
+
+    def _deliver(self, queue: ClassicQueue, letter: Letter, stretch: list[DeadMessage]) -> bool:
+        start = body_at(stretch[0].message[0])
+        run: list[Message] = [
+            (letter.head + content[start:], letter.address, letter.traits) for _, _, (content, _, _) in stretch
+        ]
         size = sum([len(message[0]) for message in run])
-        deliver(letter.route, self._vhost.queue_context.log, run, size, False, origin=Origin.BROKER)
+        log = self._vhost.queue_context.log
+        if not letter.route.answers_later:
+            deliver(letter.route, log, run, size, False, origin=Origin.BROKER)
+            return True
+        routed = RoutedRun(letter.route, run, size, False)
+
+        def written() -> None:
+            with log.group():
+                deliver(routed.local(), log, run, size, False, origin=Origin.BROKER)
+                if queue.alive:
+                    leave_together(queue, stretch)
+
+        write_remotely(self._vhost, [routed], written)
+        return False
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message

@@ -6,8 +6,9 @@ the writer commits before any message of the same batch. So what a crash can lea
 
     take      the row of the lease. Without it the messages were never out of their queue.
     commit    first the row that says "committed up to n": from there on the messages are as good as acked. Then they
-              are settled in the journal, some in each turn; when that is granted, the rows of the leases go.
-    release   first the rows go, then the messages come back, some in each turn.
+              are settled in the journal, some in each tick; when that is granted, by the queue's own log if it has
+              one, the rows of the leases go.
+    release   first the rows go, then the messages come back, some in each tick.
 
 After a restart, leased messages are taken out of the lanes before anything is delivered, and committed messages whose
 rows still exist are settled. Only this module changes the rows; deleting a queue deletes its rows.
@@ -35,6 +36,7 @@ from leveret.broker.lease_rows import (
     unpack_committed,
     unpack_lease,
 )
+from leveret.broker.remote_writes import when_settled
 from leveret.errors import LeveretError, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 
@@ -218,8 +220,14 @@ class LeaseBook:
                 self._broker.awaiting[self] = None
             over()
 
+        def settled_here() -> None:
+            if queue.alive and queue.remote_log is not None:
+                when_settled(self._broker.vhost(queue.vhost), queue, settled)
+            else:
+                settled()
+
         number, size = _held(leases)
-        self._send(LeaseSettlement(_backlog(queue), _runs(leases), number, size, settled))
+        self._send(LeaseSettlement(_backlog(queue), _runs(leases), number, size, settled_here))
 
     def _send(self, task: LeaseSettlement | LeaseReturn) -> None:
         self._broker.background.send(task)

@@ -23,7 +23,6 @@ from leveret.broker.routes import PublishRoute, Route
 from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.message import NEVER, Message
 from leveret.queues.admission import has_room
-from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.queue import Queue
 from leveret.store.log import GRANTED, Log, Placement
@@ -125,11 +124,9 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
         if not queue.can_reject:
             accepting.append(queue)
             continue
-        assert isinstance(queue, DeclaredQueue)
         duplicates = queue.duplicates
         if duplicates is not None and duplicates.has_seen(message):
-            queue.counters.duplicates += 1
-            owed = max(owed, duplicates.owed(message))
+            owed = max(owed, duplicates.drop(message))
         elif has_room(queue, message, may_drain, must_accept):
             accepting.append(queue)
             if duplicates is not None:

@@ -137,9 +137,9 @@ class Tracer:
 
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
         """The schedule queue is created when first needed."""
-        for queue in queues:
-            if queue.name == SCHEDULE and isinstance(queue, DeclaredQueue) and not is_traced_queue(queue):
-                self.attend(queue)
+        schedule = self._vhost.internal.queues.get(SCHEDULE)
+        if schedule is not None and schedule in queues and not is_traced_queue(schedule):
+            self.attend(schedule)
 
     def _received(self, peer: Peer, message: Message, properties: Properties) -> MessageTrace:
         trace = self._begin(message, properties)
@@ -176,7 +176,7 @@ class Tracer:
 
     def _tell_untaken(self, trace: MessageTrace, message: Message, queues: Sequence[Queue]) -> None:
         for queue in queues:
-            if isinstance(queue, DeclaredQueue) and queue.can_reject and queue.name not in trace.queues and queue.alive:
+            if queue.can_reject and queue.name not in trace.queues and queue.alive:
                 is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
                 self._tell(trace, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
 

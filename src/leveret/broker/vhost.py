@@ -59,6 +59,9 @@ class VhostContext(Protocol):
     def record(self, change: Change) -> None:
         """Write a change of the definitions, before it is made."""
 
+    def wake(self) -> None:
+        """Request a tick."""
+
     def refuse_exchange(self, exchange: Exchange, vhost: str) -> None:
         """PreconditionFailed if the plugin of its type is disabled."""
 
@@ -86,6 +89,7 @@ class Vhost:
         self.types = types
         self.footprint = footprint
         self.next_id, self.record, self._refuse_exchange = context.next_id, context.record, context.refuse_exchange
+        self.wake = context.wake
         self.max_queues, self.max_connections = max_queues, max_connections
         self.parameters = Parameters(name, self.record)
         self.epoch = 0

@@ -10,16 +10,18 @@ times to wait for, exchanges that look at headers) all their properties.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun
 from leveret.broker.routes import PublishRoute, Route, RouteCache
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
+from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.delivery.selector import selectable
 from leveret.errors import PreconditionFailed
 from leveret.logs import get_log
@@ -138,6 +140,41 @@ class CommittedRoutes(AddressRoutes):
             return Routed([], by_key_only=True)
 
 
+class Receipts(Unattended):
+    """The publishes of one request that queues answer later (delivery.receipts.Publisher)."""
+
+    def __init__(self) -> None:
+        self._unresolved = 0  # runs
+        self._waiting: list[Callable[[], None]] = []
+        self.unreceived = 0  # messages, counted once for each log
+        self.refused = 0  # messages, of queues that refused them or were lost
+
+    def open(self, run: list[Message]) -> PendingPublish:
+        self._unresolved += 1
+        return PendingPublish(self, run)
+
+    def spend(self, credits: int) -> None:
+        self.unreceived += credits
+
+    def refund(self, credits: int) -> None:
+        self.unreceived -= credits
+
+    def resolved(self, publish: PendingPublish) -> None:
+        self._unresolved -= 1
+        self.refused += len(publish.run) * publish.is_rejected
+        if not self._unresolved:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
+
+    def when_resolved(self, call: Callable[[], None]) -> None:
+        """Call back when all of them are answered."""
+        if self._unresolved:
+            self._waiting.append(call)
+        else:
+            call()
+
+
 class Inflow:
     """Publishes runs, and counts what became of them.
 
@@ -153,6 +190,7 @@ class Inflow:
         self.published = 0
         self.unroutable = 0  # of these
         self.refused = 0  # by a full queue
+        self.receipts = Receipts()
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
         """About how much work it is to publish the run: 1 for one that goes to its queues as it is."""
@@ -167,18 +205,34 @@ class Inflow:
 
     def publish(self, run: list[Message], look: Look, *, has_traits: bool) -> None:
         """``run``: of one address; ``has_traits``: as ``looked_at`` gave it."""
+        for routed in self.routed(run, look, has_traits=has_traits):
+            self.deliver(routed)
+
+    def routed(self, run: list[Message], look: Look, *, has_traits: bool) -> Iterator[RoutedRun]:
+        """The same messages with their queues, to be delivered. Unroutable ones are counted and left out."""
         route = self._routes.of(run[0][1])
         if route is None:
             self.published += len(run)
             self.unroutable += len(run)
         elif route.special or (look and not (has_traits and look is Look.QUICK)):
-            self._look(route, run)
+            yield from self._look(route, run)
         elif look:
-            self._hand_over_each(route, run)
+            yield from self._routed_each(route, run)
         else:
-            self._hand_over(route, run, timed=False)
+            yield from self._routed(route, run, timed=False)
 
-    def _look(self, route: PublishRoute, run: Sequence[Message]) -> None:
+    def deliver(self, run: RoutedRun, route: Route | None = None) -> None:
+        """Pass a run to its queues, or to those of ``route``; all persistent, or all transient."""
+        route = route or run.route
+        pending = None
+        if route.answers_later:
+            pending = self.receipts.open(run.messages)
+        outcomes = deliver(route, self._log, *run[1:], origin=self._origin, pending=pending)
+        self.refused += sum([outcome.number for outcome in outcomes if outcome.is_rejected])
+        if pending is not None:
+            pending.resolve(True)  # the broker's log is waited for by the caller
+
+    def _look(self, route: PublishRoute, run: Sequence[Message]) -> Iterator[RoutedRun]:
         now = self._vhost.queue_context.now()
         alike: list[Message] = []
         for content, address, _ in run:
@@ -186,16 +240,16 @@ class Inflow:
             if traits is not None:
                 alike.append((content, address, traits))
                 continue
-            self._hand_over_each(route, alike)
+            yield from self._routed_each(route, alike)
             alike = []
-            self._look_closely(route, content, address)
-        self._hand_over_each(route, alike)
+            yield from self._look_closely(route, content, address)
+        yield from self._routed_each(route, alike)
 
-    def _hand_over_each(self, route: PublishRoute, run: list[Message]) -> None:
+    def _routed_each(self, route: PublishRoute, run: list[Message]) -> Iterator[RoutedRun]:
         for stretch in stretches(run):
-            self._hand_over(route, stretch, any(message[2].deadline != NEVER for message in stretch))
+            yield from self._routed(route, stretch, any(message[2].deadline != NEVER for message in stretch))
 
-    def _hand_over(self, route: PublishRoute, run: list[Message], timed: bool) -> None:
+    def _routed(self, route: PublishRoute, run: list[Message], timed: bool) -> Iterator[RoutedRun]:
         """All persistent, or all transient."""
         number = len(run)
         self.published += number
@@ -204,11 +258,9 @@ class Inflow:
             self.unroutable += number
             route.counters.unroutable += number
             return
-        size = sum([len(message[0]) for message in run])
-        outcomes = deliver(route, self._log, run, size, timed, origin=self._origin)
-        self.refused += sum([outcome.number for outcome in outcomes if outcome.is_rejected])
+        yield RoutedRun(route, run, sum([len(message[0]) for message in run]), timed)
 
-    def _look_closely(self, route: PublishRoute, content: bytes, address: Address) -> None:
+    def _look_closely(self, route: PublishRoute, content: bytes, address: Address) -> Iterator[RoutedRun]:
         vhost = self._vhost
         properties = properties_of(content)
         headers = properties.headers or {}
@@ -226,15 +278,15 @@ class Inflow:
         if due is not None:
             self.published += 1
             route.counters.published += 1
-            deliver(
-                Route([vhost.schedules.queue]), self._log, [(content, address, until(due, traits))], len(content), True
+            yield RoutedRun(
+                Route([vhost.schedules.queue]), [(content, address, until(due, traits))], len(content), True
             )
             return
         if "BCC" in headers:
             content = spliced(content, {}, without=("BCC",))
         if copies or route.special:
             route = self._routes.of_message(route, address, copies, selectable(properties))
-        self._hand_over(route, [(content, address, traits)], traits.deadline != NEVER)
+        yield from self._routed(route, [(content, address, traits)], traits.deadline != NEVER)
 
 
 def quick_traits(content: bytes, now: float) -> Traits | None:

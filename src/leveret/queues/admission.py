@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leveret.message import Message
-from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
 
 
-def has_room(queue: DeclaredQueue, message: Message, may_drain: bool, must_accept: bool) -> bool:
+def has_room(queue: Queue, message: Message, may_drain: bool, must_accept: bool) -> bool:
     """``may_drain``: a full queue may first deliver what it has. ``must_accept``: a full queue has room all the same,
     unless it dead-letters what it rejects."""
     limits = queue.limits
@@ -22,10 +21,10 @@ def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> 
     Cautious: consumers take what waits, not what would come; and a duplicate of a message in ``parts`` itself is
     counted, though it would need no room.
     """
-    wanted: dict[DeclaredQueue, list[Message]] = {}
+    wanted: dict[Queue, list[Message]] = {}
     for queues, messages in parts:
         for queue in queues:
-            if queue.can_reject and isinstance(queue, DeclaredQueue) and queue.limits is not None:
+            if queue.can_reject and queue.limits is not None:
                 seen = queue.duplicates
                 fresh = [message for message in messages if seen is None or not seen.has_seen(message)]
                 wanted.setdefault(queue, []).extend(fresh)

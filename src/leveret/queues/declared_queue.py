@@ -20,7 +20,7 @@ from leveret.backlog.backlog import Backlog, Observer
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.walk import STEP, Visitor
 from leveret.clock import TimeSlice
-from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import RemoteLog
 from leveret.errors import AccessRefused
@@ -182,6 +182,13 @@ class DeclaredQueue:
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         raise NotImplementedError
+
+    def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
+        timeouts = self.ack_timeouts
+        if timeouts is None or timeouts.seconds is None:
+            return False
+        timeouts.extend(unacked, tag, timeouts.seconds if seconds is None else seconds)
+        return True
 
     # ---- consumers
 

@@ -59,8 +59,9 @@ class Duplicates:
         key = key_of(message, self._window.header)
         return key is not None and self._ends.get(key, -NEVER) > now
 
-    def owed(self, message: Message) -> int:
-        """The receipt that the confirm of a duplicate waits for: none once the first message is on disk."""
+    def drop(self, message: Message) -> int:
+        """Count a duplicate. Its confirm waits for this receipt, until the first message is on disk."""
+        self._queue.counters.duplicates += 1
         key = key_of(message, self._window.header)
         self._note_safe()
         return self._queue.context.log.promise() if key in self._unsafe else GRANTED

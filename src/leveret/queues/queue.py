@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
 from leveret.store.log import Placement
+
+if TYPE_CHECKING:
+    from leveret.queues.duplicates import Duplicates
+    from leveret.queues.limits import Limits
 
 
 class Queue(Protocol):
@@ -19,6 +23,8 @@ class Queue(Protocol):
     synced: bool  # and the machine
     keeps_all: bool  # stored, and that goes for transient messages too
     can_reject: bool  # it may reject messages, or drop duplicates (queues/admission.py)
+    limits: Limits | None  # on its length
+    duplicates: Duplicates | None  # it drops messages that it has seen
     dirty: bool
     remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
 

@@ -22,7 +22,7 @@ from leveret.session.pending_publishes import PendingPublishes
 from leveret.session.publishes import return_messages
 from leveret.session.routes import Routes
 from leveret.session.settlement import Settlement
-from leveret.session.transactions import Transaction
+from leveret.session.transactions import PendingCommit, Transaction
 from leveret.wire.constants import END_BYTE, FRAME_OVERHEAD
 from leveret.wire.frames import ENVELOPE, method_frame
 from leveret.wire.grammar import ChannelStep
@@ -54,6 +54,7 @@ class Channel:
     __slots__ = (
         "ack_start",
         "caller",
+        "committing",
         "confirms",
         "connection",
         "consumers",
@@ -106,6 +107,7 @@ class Channel:
         self.shared_credit = UNLIMITED
         self.confirms: Confirms | None = None
         self.tx: Transaction | None = None
+        self.committing: PendingCommit | None = None  # the last commit that waits for queues that answer later
         self.unanswered: PendingPublishes | None = None
         self.last_queue: str | None = None
         self.published = 0
@@ -219,10 +221,15 @@ class Channel:
 
     def pending_publish(self, run: list[Message], mandatory: bool) -> PendingPublish:
         """For queues that answer later."""
+        if self.committing is not None:
+            return self.committing.publish(run, mandatory)
+        first, last = (0, 0) if self.confirms is None else self.confirms.reserve(len(run))
+        return PendingPublish(self.flow_control(), run, mandatory=mandatory, first=first, last=last)
+
+    def flow_control(self) -> PendingPublishes:
         if self.unanswered is None:
             self.unanswered = PendingPublishes(self)
-        first, last = (0, 0) if self.confirms is None else self.confirms.reserve(len(run))
-        return PendingPublish(self.unanswered, run, mandatory=mandatory, first=first, last=last)
+        return self.unanswered
 
     def reply_name(self) -> str:
         if self.reply is None:
