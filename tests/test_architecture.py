@@ -60,7 +60,7 @@ PACKAGES: dict[str, set[str]] = {
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
     "http": VALUES
     | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
-    | {"server.admission", "server.ports", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
+    | {"server.admission", "server.ports", "server.logins", "server.proxied_transport", "server.proxy_header"},
     # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
     "pipeline": VALUES
     | {"http", "broker", "queues", "backlog", "store", "routing", "auth", "delivery"}

@@ -26,8 +26,7 @@ from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import BrokerStopped, NotAllowed
 from leveret.node import Node
-from leveret.server.callbacks import CallbackThread
-from leveret.server.calls import Alarm, fill, when_calm
+from leveret.server.calls import Alarm, CallbackThread, fill, when_calm
 
 T = TypeVar("T")
 STOPPED = "the broker is not running: call start() or use it in a with statement"

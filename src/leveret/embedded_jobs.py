@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from leveret.broker.broker import Broker
 from leveret.broker.local import Delivered, delivered
-from leveret.broker.pause import pause, resume
 from leveret.broker.queue_jobs import Browse, Delete, Filter, Forward, Job, Redrive, Scope, matching
 from leveret.broker.vhost import Vhost
 from leveret.queues.declared_queue import DeclaredQueue
@@ -87,10 +86,10 @@ class QueueJobs:
         return RedriveResult(job.looked_at, job.done, job.skipped, dict(job.origins))
 
     def pause(self, queue: str) -> None:
-        self._call(lambda: pause(self._vhost, self._vhost.queue(queue)))
+        self._call(lambda: self._vhost.pause_queue(self._vhost.queue(queue)))
 
     def resume(self, queue: str) -> None:
-        self._call(lambda: resume(self._vhost, self._vhost.queue(queue)))
+        self._call(lambda: self._vhost.resume_queue(self._vhost.queue(queue)))
 
     def _run(
         self, make: Callable[[DeclaredQueue, Scope], JobT], queue: str, limit: int | None, selector: str | None

@@ -17,7 +17,7 @@ from leveret.config import Settings
 from leveret.embedded_jobs import QueueJobs
 from leveret.node import Node
 from leveret.routing.bindings import Binding, Destination
-from leveret.server.callbacks import Callback, CallbackThread
+from leveret.server.calls import Callback, CallbackThread
 from leveret.wire.fields import Table, decode_table, encode_short, encode_table
 from leveret.wire.properties import Properties
 

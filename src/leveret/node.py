@@ -12,13 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from leveret.broker.broker import Broker
-from leveret.broker.global_parameters import gather_global_parameters
-from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
-from leveret.broker.stream_restoration import (
+from leveret.broker.parameters import gather_global_parameters
+from leveret.broker.restoration import (
     close_streams,
+    load_seen,
     load_streams,
     open_streams,
     remove_orphans,
+    restore_definitions,
+    restore_messages,
     restore_streams,
 )
 from leveret.clock import Clock
@@ -32,26 +34,25 @@ from leveret.pipeline.context import PipelineContext
 from leveret.routing.bounds import Bounds
 from leveret.server.admission import Admission
 from leveret.server.amqp_protocol import AmqpProtocol
-from leveret.server.certificates import Certificates
-from leveret.server.first_login import (
+from leveret.server.certificates import Certificates, TlsFiles
+from leveret.server.flusher import Flusher
+from leveret.server.initial_definitions import (
     FirstLogin,
     ShowFirstLogin,
+    create_definitions,
     generate_login,
     has_well_known_login,
     opens_to_a_network,
 )
-from leveret.server.flusher import Flusher
-from leveret.server.initial_definitions import create_definitions
 from leveret.server.listener import Listener, most_unfinished
 from leveret.server.logins import Logins
 from leveret.server.loop_watch import LoopWatch
 from leveret.server.periodic_checks import PeriodicChecks
+from leveret.server.proxy_header import TrustedProxies
 from leveret.server.readiness import Readiness
 from leveret.server.settings_reload import compare, log_reload
 from leveret.server.stomp_protocol import StompProtocol
 from leveret.server.ticker import Ticker
-from leveret.server.tls import TlsFiles
-from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.limits import Limits
 from leveret.session.settlement import Settlement
 from leveret.sharding.sharding import Sharding

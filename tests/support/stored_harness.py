@@ -14,12 +14,14 @@ from __future__ import annotations
 from random import Random
 
 from leveret.broker.broker import Broker
-from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
-from leveret.broker.stream_restoration import (
+from leveret.broker.restoration import (
     close_streams,
+    load_seen,
     load_streams,
     open_streams,
     remove_orphans,
+    restore_definitions,
+    restore_messages,
     restore_streams,
 )
 from leveret.clock import FrozenClock

@@ -16,24 +16,20 @@ from itertools import count
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.backlog.context import Drainable, MemoryGauge
-from leveret.broker.alarms import MemoryAlarm
-from leveret.broker.auth_records import AuthRecords
+from leveret.broker.alarms import Events, MemoryAlarm
 from leveret.broker.background import BackgroundTasks
 from leveret.broker.dead_letters import DeadLetters
-from leveret.broker.events import Events
-from leveret.broker.footprint import Footprint
-from leveret.broker.global_parameters import GlobalParameters
-from leveret.broker.grant_callback import GrantCallback
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.leases import LeaseBook
-from leveret.broker.memory_users import MemoryUsers
+from leveret.broker.memory_users import Footprint, MemoryUsers
+from leveret.broker.parameters import GlobalParameters
 from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
 from leveret.broker.queue_callbacks import BrokerCallbacks
-from leveret.broker.queue_removal import QueueRemoval
-from leveret.broker.registry import AwaitsReceipt, AwaitsTick, Outgoing, Registry
+from leveret.broker.registry import AwaitsReceipt, AwaitsTick, GrantCallback, Outgoing, Registry
+from leveret.broker.rows import AuthRecords
 from leveret.broker.timers import EventLoop, NoLoop, Timers
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import QueueRemoval, Vhost
 from leveret.clock import Clock
 from leveret.errors import NotFound
 from leveret.logs import get_log

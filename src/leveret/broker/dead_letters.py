@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from leveret.broker.publish_rules import carbon_copies
+from leveret.broker.publish_rules import carbon_copies, readable_properties
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.routes import Route, RouteCache
@@ -32,7 +32,7 @@ from leveret.queues.dead_messages import NOWHERE, REJECTED, DeadMessage
 from leveret.queues.options import DeadLetterTo
 from leveret.queues.queue import Queue
 from leveret.routing.exchange import Exchange
-from leveret.wire.content import body_at, properties_of, with_properties
+from leveret.wire.content import body_at, with_properties
 from leveret.wire.content_edit import appended, long, spliced
 from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
 from leveret.wire.properties import FLAG_EXPIRATION, Properties
@@ -136,7 +136,7 @@ class DeadLetters:
         if not exchange.looks_at_headers and is_first_death(head):
             with suppress(FrameError):  # malformed headers
                 return self._quick_letter(queue, reason, exchange, key, head, message)
-        properties = _readable(content, traits)
+        properties = readable_properties(message)
         headers = properties.headers or {}
         copies = carbon_copies(headers)
         deaths = self._entries(queue.name, reason, address, properties, copies)
@@ -221,14 +221,6 @@ class DeadLetters:
                 self._addresses.clear()
             found = self._addresses[wanted] = Address(*wanted)
         return found
-
-
-def _readable(content: bytes, traits: Traits) -> Properties:
-    """The properties; malformed headers, which are not checked when published, are left out."""
-    try:
-        return properties_of(content)
-    except FrameError:
-        return Properties(delivery_mode=2 if traits.persistent else 1, priority=traits.priority or None)
 
 
 def encode_deaths(deaths: Sequence[Death]) -> bytes:

@@ -18,7 +18,7 @@ from leveret.errors import StoreError
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.deduplication_log import DeduplicationLog
+from leveret.queues.duplicates import DeduplicationLog
 from leveret.queues.options import QueueOptions
 from leveret.store.definitions import Drop, Put, QueueRow
 from leveret.wire.fields import encode_table

@@ -16,7 +16,6 @@ rows still exist are settled. Only this module changes the rows; deleting a queu
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -87,9 +86,6 @@ class LeaseBook:
         self._broker = broker
         self._readers: dict[int, dict[str, _Reader]] = {}  # by queue and consumer
         self._going: dict[int, set[str]] = {}  # by queue: rows of leases that are committed
-        self._settled: deque[tuple[int, DeclaredQueue, list[str]]] = (
-            deque()
-        )  # such rows, deleted once the receipt is granted
 
     # ---- checks and lists
 
@@ -216,8 +212,7 @@ class LeaseBook:
 
         def settled() -> None:
             if queue.alive:
-                self._settled.append((self._broker.log.promise(), queue, names))
-                self._broker.awaiting[self] = None
+                self._broker.when_granted(lambda: self._drop_rows(queue, names), receipt=self._broker.log.promise())
             over()
 
         def settled_here() -> None:
@@ -232,29 +227,17 @@ class LeaseBook:
     def _send(self, task: LeaseSettlement | LeaseReturn) -> None:
         self._broker.background.send(task)
 
-    # ---- the log (broker/registry.py, AwaitsReceipt)
-
-    def granted(self, receipt: int) -> bool:
-        while self._settled and self._settled[0][0] <= receipt:
-            _, queue, names = self._settled.popleft()
-            if queue.alive:
-                self._drop_rows(queue, names)
-        return bool(self._settled)
-
-    def granted_early(self, receipts: set[int]) -> None:
-        pass  # the grant of all follows
-
-    def lost(self) -> None:
-        self._settled.clear()  # settled again after a restart
-
     def _drop_rows(self, queue: DeclaredQueue, names: Iterable[str]) -> None:
+        """Their messages are settled on disk. If that fails, they are settled again after a restart."""
+        if not queue.alive:
+            return
         rows, going = self._rows(queue), self._going.get(queue.id, set())
         try:
             for name in names:
                 rows.drop(LEASE, name)
                 going.discard(name)
         except ResourceFault:
-            return  # the store is lost: the next life settles them again
+            return  # the store is read-only
         self._broker.wake()
 
     # ---- releasing

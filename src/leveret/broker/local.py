@@ -13,8 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from leveret.broker.access import UserAccess
-from leveret.broker.caller import Caller
-from leveret.broker.getters import Getters
+from leveret.broker.caller import Caller, Getters
 from leveret.broker.permission_rules import NO_ARGUMENTS
 from leveret.broker.publish_rules import too_large, traits_of
 from leveret.broker.publishes import publish_run

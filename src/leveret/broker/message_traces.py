@@ -14,6 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
+from leveret.broker.firehose import property_table
+from leveret.message import Message
+from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.traced_queues import ACKED, DELIVERY_LIMIT, PURGED, QUEUE_DELETED, REJECTED
+from leveret.wire.content import body_at, body_size
+from leveret.wire.properties import Properties
+
 MOST_TRACES = 10_000  # of a virtual host: enough to look for a fault, not an archive
 MOST_BYTES = 16 << 20  # approximate size: tracing must not raise the memory alarm
 FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued for ever
@@ -22,6 +29,16 @@ TRACE_BYTES = 600
 
 Facts = dict[str, Any]
 Where = tuple[int, int, int]  # queue id, lane, sequence
+
+MOST_HEADER_BYTES = 4096  # of one message: ten thousand traces must stay small
+LONGEST_VALUE = 200  # characters of a header value that is kept when headers are truncated
+DEPARTURES: dict[str, tuple[str, Facts]] = {
+    ACKED: ("acked", {}),
+    REJECTED: ("rejected", {}),
+    DELIVERY_LIMIT: ("dropped", {"reason": "delivery_limit"}),
+    PURGED: ("purged", {}),
+    QUEUE_DELETED: ("dropped", {"reason": "the queue was deleted"}),
+}
 
 
 class Event(NamedTuple):
@@ -168,3 +185,44 @@ def place_of(text: str) -> Where | None:
 
 def is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 20
+
+
+def message_facts(message: Message, properties: Properties) -> tuple[Facts, int]:
+    """The details of a message and their approximate size in memory."""
+    content, address, _ = message
+    said, size = property_table(properties), body_at(content)
+    facts: Facts = {
+        "message_id": properties.message_id,
+        "exchange": address.exchange,
+        "routing_key": address.key,
+        "size": body_size(content),
+        "properties": said,
+        "headers_cut": False,
+    }
+    if size > MOST_HEADER_BYTES and properties.headers:
+        said["headers"] = _short_ones(properties.headers)
+        facts["headers_cut"], size = True, MOST_HEADER_BYTES
+    return facts, size * 4  # text and tables use more memory than on the wire
+
+
+def _short_ones(headers: dict[str, Any]) -> Facts:
+    kept: Facts = {}
+    left = MOST_HEADER_BYTES
+    for name, value in headers.items():
+        size = len(name) + len(repr(value))
+        if size <= LONGEST_VALUE and size <= left:
+            kept[name] = value
+            left -= size
+    return kept
+
+
+def departure(queue: DeclaredQueue, cause: str | None) -> tuple[str, Facts]:
+    """Why a message left the queue for good, other than by expiry. Without a known cause, the options tell."""
+    if cause is not None:
+        return DEPARTURES[cause]
+    if queue.limits is not None:
+        return "dropped", {"reason": "maxlen"}
+    backlog = queue.backlog
+    if backlog is not None and backlog.pager is not None and backlog.pager.leases is not None:
+        return "acked", {"lease": True}
+    return "dropped", {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from leveret.broker.global_parameters import NO_VHOST
+from leveret.broker.parameters import NO_VHOST
 from leveret.broker.policy import Policy
 from leveret.errors import NotFound, PreconditionFailed
 from leveret.routing.consistent_hash import ConsistentHashExchange

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from leveret.broker.routes import PublishRoute, Route
 from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.message import NEVER, Message
-from leveret.queues.admission import has_room
 from leveret.queues.duplicates import Duplicates
+from leveret.queues.limits import has_room
 from leveret.queues.queue import Queue
 from leveret.store.log import GRANTED, Log, Placement
 

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.broker.footprint import Footprint
+from leveret.broker.memory_users import Footprint
 from leveret.errors import ResourceFault
 from leveret.logs import get_log
 from leveret.queues.context import QueueCallbacks
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.deduplication_log import DeduplicationLog
+from leveret.queues.duplicates import DeduplicationLog
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker

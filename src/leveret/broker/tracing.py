@@ -21,10 +21,14 @@ from leveret.broker.binding_steps import Step, binding_steps
 from leveret.broker.broker import Broker
 from leveret.broker.firehose import Firehose, Peer
 from leveret.broker.internal_queues import SCHEDULE
-from leveret.broker.message_traces import MessageTrace, MessageTraces, Where
-from leveret.broker.predeclared import TRACE_EXCHANGE
-from leveret.broker.publish_rules import carbon_copies
-from leveret.broker.trace_details import departure, message_facts, readable_properties
+from leveret.broker.message_traces import (
+    MessageTrace,
+    MessageTraces,
+    Where,
+    departure,
+    message_facts,
+)
+from leveret.broker.publish_rules import carbon_copies, readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError
@@ -44,6 +48,7 @@ from leveret.queues.traced_queues import (
     start_tracing,
     stop_tracing,
 )
+from leveret.routing.types import TRACE_EXCHANGE
 from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that stores the switch
@@ -119,7 +124,7 @@ class Tracer:
     ) -> Iterator[None]:
         """While inside, the run is passed to these queues. ``publisher``: a channel, or None in this process."""
         peer = peer_of(publisher)
-        properties = [readable_properties(message[0]) for message in run]
+        properties = [readable_properties(message) for message in run]
         traces = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
         names = [queue.name for queue in queues]
         for message, said, trace in zip(run, properties, traces, strict=True):
@@ -189,7 +194,7 @@ class Tracer:
                 continue
             trace = self._arriving.get(id(content)) or self._carried
             if trace is None:  # published without a tracer context, by a pipeline for example
-                trace = self._received(Peer(), message, readable_properties(content))
+                trace = self._received(Peer(), message, readable_properties(message))
             self._has_entered = self._has_entered or trace is self._carried
             where = (queue.id, lane, sequence)
             self.book.put(trace, where, queue.name)
@@ -227,7 +232,7 @@ class Tracer:
                 self._gone(queue, (queue.id, place.lane, place.sequence))
                 self._tell(trace, "acked", queue=queue.name, automatic=True)
             if self._firehose.is_wanted:
-                said = readable_properties(place.message[0])
+                said = readable_properties(place.message)
                 self._firehose.delivered(peer, place.message, said, queue.name, delivery.redelivered)
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
@@ -319,7 +324,7 @@ class Tracer:
         where = (queue.id, lane, sequence)
         trace = self.book.at(where)
         if trace is None and message[1].exchange != TRACE_EXCHANGE:
-            trace = self._begin(message, readable_properties(message[0]))
+            trace = self._begin(message, readable_properties(message))
             self.book.put(trace, where, queue.name)
             self._tell(trace, "found", queue=queue.name, id=place_name(where))
         return trace

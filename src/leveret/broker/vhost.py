@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from leveret.broker.counters import ExchangeCounters, VhostCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked, refuse_reserved
-from leveret.broker.footprint import Footprint, binding_size, exchange_size, queue_size
 from leveret.broker.internal_queues import InternalQueues
+from leveret.broker.memory_users import Footprint, binding_size, exchange_size, queue_size
 from leveret.broker.parameters import Parameters
 from leveret.broker.pools import Pool
-from leveret.broker.predeclared import predeclared
-from leveret.broker.queue_removal import QueueRemoval
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.stream_offsets import StreamOffsets
@@ -39,7 +37,7 @@ from leveret.routing.bindings import Binding, Bindings, Destination
 from leveret.routing.bounds import UNATTENDED_STEPS, Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
-from leveret.routing.types import ExchangeTypes
+from leveret.routing.types import ExchangeTypes, predeclared
 from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
 if TYPE_CHECKING:
@@ -309,6 +307,18 @@ class Vhost:
             self.queue_context.log.promise()
         return number
 
+    def pause_queue(self, queue: DeclaredQueue) -> None:
+        """Accept messages and deliver none until it is resumed, also after a restart. Unacknowledged messages can still
+        be settled; basic.get returns empty."""
+        if queue.stored:
+            self.parameters.put(PAUSED, queue.name, b"true")
+        queue.consumers.paused = True
+
+    def resume_queue(self, queue: DeclaredQueue) -> None:
+        self.parameters.drop(PAUSED, queue.name)
+        queue.consumers.paused = False
+        queue.touch()
+
     def settle_down(self, queue: DeclaredQueue) -> None:
         """Do pending deliveries first, so that messages about to be delivered are not counted as ready."""
         if queue.dirty:
@@ -423,3 +433,18 @@ class Vhost:
             if queue is not None:
                 found.append(queue)
         return found
+
+
+class QueueRemoval:
+    """A background task that deletes many queues: the exclusive ones of a closed connection, or all of a virtual host.
+    Those that its first step leaves are deleted in later ticks."""
+
+    def __init__(self, vhost: Vhost, queues: list[DeclaredQueue]) -> None:
+        self._vhost = vhost
+        self._queues = queues[::-1]
+
+    def step(self) -> bool:
+        time_slice = self._vhost.queue_context.background.new_slice()
+        while self._queues and not time_slice.is_over:
+            self._vhost.remove_queue(self._queues.pop())
+        return bool(self._queues)

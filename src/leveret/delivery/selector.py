@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 
+from leveret.delivery.selector_parser import X_SELECTOR as X_SELECTOR
 from leveret.delivery.selector_parser import Parsed, parse
 from leveret.delivery.selector_terms import seconds_of as seconds_of
-from leveret.delivery.selector_tokens import X_SELECTOR as X_SELECTOR
 from leveret.errors import PreconditionFailed
 from leveret.wire.properties import Properties
 

@@ -14,6 +14,7 @@ A content with several body frames, or none, is put together by hand; those are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,45 @@ def slab_of(messages: Sequence[Message]) -> Slab:
     contents = [message[0] for message in messages]
     lengths = np.fromiter(map(len, contents), np.int64, len(contents))
     return Slab(b"".join(contents), np.cumsum(lengths) - lengths, lengths)
+
+
+class Stretch(NamedTuple):
+    """Contents that lie in the same bytes, ascending."""
+
+    data: bytes
+    starts: Places
+    lengths: Places
+
+    @property
+    def end(self) -> int:
+        return int(self.starts[-1] + self.lengths[-1])
+
+
+def joined(stretches: Sequence[Stretch]) -> Slab:
+    """Contents that follow each other in the same bytes stay there; others are copied side by side."""
+    groups: list[list[Stretch]] = []
+    for stretch in stretches:
+        last = groups[-1][-1] if groups else None
+        if last is not None and last.data is stretch.data and last.end <= stretch.starts[0]:
+            groups[-1].append(stretch)
+        else:
+            groups.append([stretch])
+    lengths = one_array([stretch.lengths for stretch in stretches])
+    if len(groups) == 1:
+        return Slab(stretches[0].data, one_array([stretch.starts for stretch in stretches]), lengths)
+    pieces: list[memoryview] = []
+    starts: list[Places] = []
+    behind = 0
+    for group in groups:
+        begin, end = int(group[0].starts[0]), group[-1].end
+        pieces.append(memoryview(group[0].data)[begin:end])
+        starts += [stretch.starts - begin + behind for stretch in group]
+        behind += end - begin
+    return Slab(b"".join(pieces), one_array(starts), lengths)
+
+
+def one_array(arrays: Sequence[Places]) -> Places:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _at_every_place(data: bytes, width: int) -> npt.NDArray[np.uint64]:

@@ -10,11 +10,13 @@ times to wait for, exchanges that look at headers) all their properties.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.broker.broker import Broker
 from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.remote_writes import RoutedRun
@@ -44,6 +46,8 @@ SPECIAL_COST = 4  # of a message that is routed by itself: that may take many ro
 SLICE_COST = 128  # runs that go as they are, or messages that are looked at, before others get their turn
 PLAIN = b"\x10\x00\x02"  # flags and value of the properties of a message that is persistent and nothing else
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
+WINDOW_BYTES = 4 << 20
+MOST_WINDOWS = 4  # that may wait for the disk
 
 
 class Incoming(NamedTuple):
@@ -295,3 +299,24 @@ def quick_traits(content: bytes, now: float) -> Traits | None:
         return PERSISTENT
     flags = int.from_bytes(content[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     return inspect(flags, content, PROPERTIES_AT + 2, body_at(content) - 1, now)
+
+
+class WriteWindow:
+    """Counts the bytes that one writer has appended and the disk has not stored yet: they are held in memory."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._unmarked = 0  # bytes since the last mark
+        self._marks: deque[int] = deque()  # receipts, each of one window
+
+    def wrote(self, size: int) -> None:
+        self._unmarked += size
+        if self._unmarked >= WINDOW_BYTES:
+            self._unmarked = 0
+            self._marks.append(self._broker.log.issued)
+
+    def too_long(self) -> int | None:
+        """The receipt to wait for before more is written; None: go on."""
+        while self._marks and self._marks[0] <= self._broker.last_granted:
+            self._marks.popleft()
+        return self._marks[0] if len(self._marks) >= MOST_WINDOWS else None

@@ -20,8 +20,7 @@ from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, NotFound, StoreError
 from leveret.message import Message
-from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, front
-from leveret.pipeline.write_window import WriteWindow
+from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, WriteWindow, front
 from leveret.queues.classic import ClassicQueue
 
 LOST = "the commit may not be stored: the disk failed, or the broker stopped; restart the broker and repeat the commit"

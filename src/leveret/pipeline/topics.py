@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leveret.routing.bindings import Destination
 from leveret.routing.bounds import RoutingWork
-from leveret.routing.topic_trie import TopicTrie
+from leveret.routing.topic import TopicTrie
 
 MOST_REMEMBERED = 10_000
 HERE = Destination("queue", "")

@@ -28,8 +28,7 @@ from leveret.backlog.lane import Lane
 from leveret.backlog.walk import Visitor, Walk
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
-from leveret.delivery.consumer_ring import ConsumerRing
-from leveret.delivery.single_active import SingleActive
+from leveret.delivery.consumer_ring import ConsumerRing, SingleActive
 from leveret.message import NEVER, Message
 from leveret.queues.ack_timeouts import AckTimeouts
 from leveret.queues.context import QueueContext

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.dead_messages import DeadMessage
     from leveret.queues.declared_queue import DeclaredQueue
-    from leveret.queues.deduplication_log import DeduplicationLog
+    from leveret.queues.duplicates import DeduplicationLog
     from leveret.queues.traced_queues import QueueTracer
 
 
@@ -71,7 +71,7 @@ class QueueCallbacks:
 
 
 class StreamWorker(Protocol):
-    """A thread that runs jobs one after the other; see server/worker.py."""
+    """A thread that runs jobs one after the other; see server/flusher.py."""
 
     def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         """Run the job in the thread; ``done`` gets its result or its exception on the event loop."""

@@ -22,7 +22,7 @@ class Queue(Protocol):
     stored: bool  # its persistent messages outlive the process
     synced: bool  # and the machine
     keeps_all: bool  # stored, and that goes for transient messages too
-    can_reject: bool  # it may reject messages, or drop duplicates (queues/admission.py)
+    can_reject: bool  # it may reject messages, or drop duplicates (queues/limits.py)
     limits: Limits | None  # on its length
     duplicates: Duplicates | None  # it drops messages that it has seen
     dirty: bool

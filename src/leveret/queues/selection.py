@@ -28,9 +28,8 @@ from leveret.delivery.selector import MessageFields, selectable
 from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.queues.groups import Group, Groups, group_key, rank_of
-from leveret.queues.selection_order import DeliveryOrder
+from leveret.queues.selection_order import DeliveryOrder, SelectorMasks
 from leveret.queues.selection_view import MANY_DEAD, View
-from leveret.queues.selector_masks import SelectorMasks
 from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
 

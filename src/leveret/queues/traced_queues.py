@@ -11,7 +11,7 @@ Every message that leaves for good passes ``release``, whatever the reason. The 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -156,12 +156,7 @@ class TracedQueue(ClassicQueue):
         tracer_of(self).left(self, lane, sequence, number)
 
     def die(self) -> int:
-        tracer = tracer_of(self)
-        with because(tracer, QUEUE_DELETED):
-            number = super().die()
-            tracer.left(self, ALL_LANES, 0, 0)
-        stop_tracing(self)
-        return number
+        return _die(self, super().die)
 
 
 class TracedStream(StreamQueue):
@@ -190,12 +185,16 @@ class TracedStream(StreamQueue):
             tracer_of(self).left(self, 0, sequence, len(messages))
 
     def die(self) -> int:
-        tracer = tracer_of(self)
-        with because(tracer, QUEUE_DELETED):
-            number = super().die()
-            tracer.left(self, ALL_LANES, 0, 0)
-        stop_tracing(self)
-        return number
+        return _die(self, super().die)
+
+
+def _die(queue: DeclaredQueue, die: Callable[[], int]) -> int:
+    tracer = tracer_of(queue)
+    with because(tracer, QUEUE_DELETED):
+        number = die()
+        tracer.left(queue, ALL_LANES, 0, 0)
+    stop_tracing(queue)
+    return number
 
 
 def numbered(lane: int, sequence: int, messages: Sequence[Message]) -> list[Place]:

@@ -22,8 +22,7 @@ from typing import Any, cast
 from leveret.auth.loopback import is_loopback
 from leveret.server.admission import Admission, Admitted
 from leveret.server.proxied_transport import ProxiedTransport
-from leveret.server.proxy_header import Address, BadHeader, client_of, missing
-from leveret.server.trusted_proxies import TrustedProxies
+from leveret.server.proxy_header import Address, BadHeader, TrustedProxies, client_of, missing
 
 PAUSE = 1.0  # seconds before the next accept when there are no file descriptors
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

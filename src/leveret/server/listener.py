@@ -16,8 +16,8 @@ from leveret.server.amqp_protocol import AmqpProtocol
 from leveret.server.logins import Logins
 from leveret.server.periodic_checks import PeriodicChecks
 from leveret.server.ports import Ports
+from leveret.server.proxy_header import TrustedProxies
 from leveret.server.stomp_protocol import StompProtocol
-from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.connection import Connection
 from leveret.session.limits import Limits
 

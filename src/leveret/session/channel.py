@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from leveret.broker.getters import Getters
+from leveret.broker.caller import Getters
 from leveret.broker.interceptors import InterceptContext
 from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirm, Confirms

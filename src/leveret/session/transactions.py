@@ -20,7 +20,7 @@ from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Portion, Unacked, unknown_tag
 from leveret.errors import AmqpError, PreconditionFailed
 from leveret.message import Message
-from leveret.queues.admission import without_room
+from leveret.queues.limits import without_room
 from leveret.session.publishes import publish
 from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import (
