@@ -1,11 +1,11 @@
-"""The book of leases: which consumer was given which messages of which queue, so that it is given them again.
+"""The book of leases: which messages of which queue are leased to which consumer, so that a lease can be repeated.
 
-Theory of operation. A consumer is a name, not a connection. It asks for lease n + 1 after lease n; as long as that is
-not committed, asking again gives the same messages. Leases are rows of the definitions (broker/lease_rows.py), which
-the writer commits before any message of the same batch. So what a crash can leave is in order:
+Theory of operation. A consumer is a name, not a connection. It requests lease n + 1 after lease n; until that is
+committed, requesting it again returns the same messages. Leases are rows of the definitions (broker/lease_rows.py),
+which the writer commits before any message of the same batch. So a crash leaves one of these states:
 
-    take      the row of the lease. Without it the messages were never out of their queue.
-    commit    first the row that says "committed up to n": from there on the messages are as good as acked. Then they
+    take      the row of the lease. Without it the messages are still in their queue.
+    commit    first the row "committed up to n", which makes the messages count as acknowledged. Then they
               are settled in the journal, some in each tick; when that is granted, by the queue's own log if it has
               one, the rows of the leases go.
     release   first the rows go, then the messages come back, some in each tick.

@@ -1,14 +1,14 @@
 """Messages as Arrow columns, without a Python step per message.
 
-Theory of operation. A *slab* is many contents in one bytes, with the places where each begins and its length. Numbers
-in the frames (sizes, flags) are gathered from all contents at once: a view of the bytes that has a big-endian number at
-*every* position is indexed with the positions that count. Bodies are then cut out in one go: read as a binary array
-whose values are body, gap, body, gap, the slab needs only every second value taken.
+Theory of operation. A *slab* is one bytes object with many contents, and the start and length of each. Numbers in the
+frames (sizes, flags) are read from all contents at once: a view of the bytes with a big-endian number at *every*
+position is indexed with the positions of interest. Bodies are then extracted at once: in a binary array over the slab
+whose values are body, gap, body, gap, every second value is taken.
 
     | head frame | 3 | channel | size | body | 0xCE | head frame | ...
                  ^ frame                ^ start      ^ stop + 1
 
-A content with several body frames, or none, is put together by hand; those are large, so a batch has few, or empty.
+If a content of the slab has several body frames, or none, its bodies are decoded one by one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 class Slab:
-    """Contents of many messages in one bytes, ascending and apart. ``u16`` and so on: the number at each position."""
+    """Contents of many messages in one bytes, ascending, without overlap. ``u16`` etc.: the number at each position."""
 
     __slots__ = ("buffer", "data", "lengths", "starts", "u8", "u16", "u32", "u64")
 
@@ -129,7 +129,7 @@ def bodies(slab: Slab) -> pa.Array:
 
 
 def cut(slab: Slab, starts: Places, stops: Places) -> pa.Array:
-    """The bytes of the slab between each start and its stop; places ascend."""
+    """The bytes of the slab between each start and its stop; positions ascend."""
     number = len(starts)
     if number == 0:
         return pa.array([], pa.binary())
@@ -141,7 +141,7 @@ def cut(slab: Slab, starts: Places, stops: Places) -> pa.Array:
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """Binary values as text. What is no UTF-8 is shown with backslashes rather than lost."""
+    """Binary values as text. Bytes that are not UTF-8 become backslash escapes."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""What was read of a lease as record batches, without an object for each message. Runs in a thread."""
+"""Messages of a lease as record batches, without an object for each message. Runs in a thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def batches_of(parts: Sequence[Part], queue: str, partition: int, columns: Seque
 
 
 def _by_rows(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """No more rows at once than one batch may have."""
+    """Split into groups of at most as many rows as one batch may have."""
     some: list[Part] = []
     left = MOST_ROWS
     for part in parts:
@@ -53,7 +53,7 @@ def _portion(parts: Sequence[Part], queue: str, partition: int) -> Portion:
 
 
 def _address_of(part: Part, known: dict[tuple[str, str], int]) -> Places:
-    """Of each message, as a place in what is known of all parts."""
+    """The address of each message, as an index into the known addresses of all parts."""
     run = part.run
     if not run.which:
         return np.full(part.stop - part.first, known.setdefault(run.addresses[0], len(known)), np.int64)

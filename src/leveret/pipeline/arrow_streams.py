@@ -1,7 +1,7 @@
-"""A range of a stream as record batches: chunks of its files go to columns as they lie there.
+"""A range of a stream as record batches: chunks of its files become columns without decoding single messages.
 
 Everything here runs in a thread, one step after the other. A step makes one batch of several chunks; chunks that were
-read from disk together share their bytes, others are put side by side first.
+read from disk together share their bytes, others are copied side by side first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_LOOKED_AT = 64  # chunks of one step, when few of their messages are wanted
 
 @dataclass(slots=True, frozen=True)
 class Wanted:
-    """What was asked for: messages with ``start`` <= offset < ``stop``."""
+    """The requested range: messages with ``start`` <= offset < ``stop``."""
 
     queue: str
     partition: int
@@ -36,7 +36,7 @@ class Wanted:
 
 
 class StreamFetch:
-    """``step`` until ``is_over``. Gone, if messages of the range are missing and that is not to be skipped."""
+    """Call ``step`` until ``is_over``. Raises Gone if messages of the range are missing, unless they are skipped."""
 
     def __init__(self, files: StreamFiles, wanted: Wanted) -> None:
         self.is_over = False
@@ -73,7 +73,7 @@ class StreamFetch:
         except StreamGone:
             self._chunks = None
             first = self._files.first
-            if first <= self._at:  # it is not retention: the stream is deleted
+            if first <= self._at:  # not by retention: the stream was deleted
                 raise Gone(f"stream '{wanted.queue}' was deleted while it was read") from None
             self._note_missing(first)
             return self._next() if self._at < wanted.stop else None
@@ -83,7 +83,7 @@ class StreamFetch:
         return chunk
 
     def _note_missing(self, found: int) -> None:
-        """Offsets between where we stand and ``found`` are not there any more."""
+        """Offsets between the current one and ``found`` do not exist any more."""
         if found > self._at and not self._wanted.skips_missing:
             raise gone(self._wanted.queue, self._at, found)
         self._at = max(found, self._at)

@@ -1,10 +1,9 @@
-"""From runs of rows to queues, by the rules of every publish.
+"""Publishes runs of rows, by the rules of every publish.
 
-A run holds messages of one address. Where they lead is found once per address and remembered until something changes
-that could make it wrong (broker/routes.py). How closely messages must be looked at is known in
-stretches: *plain* ones say that they are persistent and nothing else, and go to their queues as they are; of others the
-priority and the expiration are read without decoding what is not needed; and where that is not enough (further keys,
-times to wait for, exchanges that look at headers) all their properties.
+A run holds messages of one address. The route of an address is found once and cached until something changes that could
+invalidate it (broker/routes.py). How closely messages must be inspected differs: *plain* ones have the delivery mode
+persistent and no other property, and go to their queues unchanged; of others, priority and expiration are read without
+decoding the rest; all properties are decoded only if needed (CC and BCC, delays, exchanges that route by headers).
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ if TYPE_CHECKING:
     from leveret.routing.exchange import Exchange
 
 MOST_REMEMBERED = 4_096
-RUN = 4_096  # messages that are handed on at once
+RUN = 4_096  # messages that are processed at once
 RUN_BYTES = 1 << 20
-QUICK = 16  # messages of which a quick look costs as much as one run that goes as it is
-SPECIAL_COST = 4  # of a message that is routed by itself: that may take many routing steps
-SLICE_COST = 128  # runs that go as they are, or messages that are looked at, before others get their turn
-PLAIN = b"\x10\x00\x02"  # flags and value of the properties of a message that is persistent and nothing else
+QUICK = 16  # messages whose quick inspection costs as much as one plain run
+SPECIAL_COST = 4  # of a message that is routed alone, which may take many routing steps
+SLICE_COST = 128  # plain runs, or inspected messages, before other work gets a time slice
+PLAIN = b"\x10\x00\x02"  # flags and properties of a message whose only property is the delivery mode persistent
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
 WINDOW_BYTES = 4 << 20
 MOST_WINDOWS = 4  # that may wait for the disk
 
 
 class Incoming(NamedTuple):
-    """A run that came in: messages of one address, known to be plain or not, and the bytes of their contents."""
+    """A received run: messages of one address, whether they are plain, and the bytes of their contents."""
 
     messages: list[Message]
     is_plain: bool
@@ -59,7 +58,7 @@ class Incoming(NamedTuple):
 
 
 class Look(IntEnum):
-    """How closely a message must be looked at."""
+    """How closely a message must be inspected."""
 
     PLAIN = 0
     QUICK = 1
@@ -71,8 +70,7 @@ def is_plain(run: Sequence[Message]) -> bool:
 
 
 def looked_at(run: list[Message], now: float) -> tuple[Look, list[Message]]:
-    """The first messages that need the same look; with the traits that their properties ask for, if that is not a
-    close one."""
+    """The first messages that need the same inspection; with the traits from their properties, unless it is CLOSE."""
     if is_plain(run):
         return Look.PLAIN, run
     seen: list[Message] = []
@@ -94,7 +92,7 @@ def incoming(messages: list[Message], *, is_plain: bool) -> Incoming:
 
 
 def front(messages: list[Message]) -> list[Message]:
-    """As many of the first as may be handed on at once, and one at least."""
+    """As many of the first messages as may be processed at once, at least one."""
     ends = list(accumulate([len(message[0]) for message in messages[:RUN]]))
     number = max(bisect_right(ends, RUN_BYTES), 1)
     return messages if number >= len(messages) else messages[:number]
@@ -125,7 +123,7 @@ class AddressRoutes(RouteCache[tuple[str, str], PublishRoute]):
     def of_message(
         self, route: PublishRoute, address: Address, copies: Sequence[str], fields: Mapping[str, object]
     ) -> PublishRoute:
-        """The same for one message that has to be looked into."""
+        """The route of one message that must be inspected."""
         routed = self._route(route.exchange, (address.key, *copies), fields)
         return route.to(self.vhost.live_queues(routed.queues))
 
@@ -134,7 +132,7 @@ class AddressRoutes(RouteCache[tuple[str, str], PublishRoute]):
 
 
 class CommittedRoutes(AddressRoutes):
-    """For messages whose publisher has been told that they arrive: routing that is refused leads to no queue."""
+    """For messages that are committed already: routing that is refused leads to no queue."""
 
     def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
         try:
@@ -180,9 +178,9 @@ class Receipts(Unattended):
 
 
 class Inflow:
-    """Publishes runs, and counts what became of them.
+    """Publishes runs, and counts the outcomes.
 
-    ``insists``: these were promised to arrive, so a full queue has to take them all the same.
+    ``insists``: the messages are committed already, so full queues accept them too.
     """
 
     def __init__(self, vhost: Vhost, *, insists: bool = False) -> None:
@@ -197,7 +195,7 @@ class Inflow:
         self.receipts = Receipts()
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
-        """About how much work it is to publish the run: 1 for one that goes to its queues as it is."""
+        """Approximate work to publish the run; 1 for a plain one."""
         route = self._routes.of(run[0][1])
         if route is None:
             return 1
@@ -274,7 +272,7 @@ class Inflow:
         except PreconditionFailed as problem:
             if not self._insists:
                 raise
-            # It was sound when it came; since then the exchange has become one that minds.
+            # It was valid when it was staged; since then the exchange was replaced by one of another type.
             get_log("pipeline").warning("committed message dropped", vhost=vhost.name, reason=problem.text)
             self.published += 1
             self.unroutable += 1
@@ -294,7 +292,7 @@ class Inflow:
 
 
 def quick_traits(content: bytes, now: float) -> Traits | None:
-    """What the properties ask for, without decoding them; None if that takes a closer look."""
+    """The traits, without decoding the properties; None if that needs a closer inspection."""
     if content[PLAIN_AT] == PLAIN:
         return PERSISTENT
     flags = int.from_bytes(content[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
@@ -316,7 +314,7 @@ class WriteWindow:
             self._marks.append(self._broker.log.issued)
 
     def too_long(self) -> int | None:
-        """The receipt to wait for before more is written; None: go on."""
+        """The receipt to wait for before more is written; None if there is none."""
         while self._marks and self._marks[0] <= self._broker.last_granted:
             self._marks.popleft()
         return self._marks[0] if len(self._marks) >= MOST_WINDOWS else None

@@ -33,7 +33,7 @@ from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.lease_messages import jobs_of_lease, slice_of
 from leveret.queues.declared_queue import DeclaredQueue
 
-PATIENCE = 3  # waits in vain for messages that are on their way from or to the disk
+PATIENCE = 3  # waits without progress for messages that are being read or written
 
 T = TypeVar("T")
 LONGEST_CONSUMER = 255  # characters
@@ -47,10 +47,10 @@ class Leases:
     def __init__(self, context: PipelineContext) -> None:
         self._broker = context.broker
         self._book = context.broker.leases
-        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with how many use it
+        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with the number of its users
 
     async def take(self, queue: DeclaredQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
-        """Lease ``after`` + 1: as it was given before, or a new one; None if there is nothing to lease."""
+        """Lease ``after`` + 1: the existing one or a new one; None if there is nothing to lease."""
         async with self._one_at_a_time(queue, consumer):
             self._book.refuse_committed(queue, consumer, after)
             lease = self._book.find(queue, consumer, after + 1)
@@ -105,7 +105,7 @@ class Leases:
         return committed
 
     async def release(self, queue: DeclaredQueue, consumer: str, number: int | None) -> int:
-        """How many messages are back in the queue."""
+        """The number of messages that were returned to the queue."""
         _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
         messages = await released
         await wait_until_durable(self._broker)

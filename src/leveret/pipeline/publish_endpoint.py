@@ -1,4 +1,4 @@
-"""Rows that are published as they come: the sink of a query that would rather have a message twice than wait."""
+"""Rows that are published as they arrive: the sink of a query that accepts duplicates and does not wait for commits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PublishEndpoint:
 
 
 def with_counts(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
-    """The same problem, and how many messages were published before it."""
+    """The same error, with the number of messages published before it."""
     if isinstance(problem, AmqpError):
         problem = PROBLEMS.get(problem.code, Conflict)(problem.text)
     taken = inflow.published - inflow.refused - inflow.receipts.refused
