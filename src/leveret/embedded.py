@@ -50,7 +50,7 @@ class Broker:
         self._callbacks = CallbackThread()
         self._sessions: set[LocalSession] = set()
         self._start_stop_lock = threading.RLock()  # one start or stop at a time
-        self._calls_lock = threading.Lock()  # held while a call is handed to the loop
+        self._calls_lock = threading.Lock()  # held while a call is passed to the loop
         self._is_open = False
 
     # ---- start and stop

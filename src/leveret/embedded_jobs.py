@@ -48,7 +48,7 @@ class QueueJobs:
 
     def delete_messages(self, queue: str, *, limit: int | None = None, selector: str | None = None) -> JobResult:
         job = self._run(lambda target, scope: Delete(target, self._broker.background, scope), queue, limit, selector)
-        return _told(job)
+        return _result(job)
 
     def move_messages(
         self,
@@ -60,12 +60,12 @@ class QueueJobs:
         limit: int | None = None,
         selector: str | None = None,
     ) -> JobResult:
-        """Publish them by the exchange; without a routing key by the one they came with."""
+        """Publish them to the exchange, with the given routing key or their own."""
 
         def make(target: DeclaredQueue, scope: Scope) -> Forward:
             return Forward(self._vhost, target, self._broker.background, exchange, routing_key, scope, keeps=copy)
 
-        return _told(self._run(make, queue, limit, selector))
+        return _result(self._run(make, queue, limit, selector))
 
     def redrive(
         self,
@@ -108,5 +108,5 @@ class QueueJobs:
         return job  # type: ignore[return-value]
 
 
-def _told(job: Job) -> JobResult:
+def _result(job: Job) -> JobResult:
     return JobResult(job.looked_at, job.done, job.skipped)

@@ -248,18 +248,18 @@ class Node:
     async def _open_amqp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.amqp_port is not None:
-            await self._open("amqp", listener.listen, settings.amqp_port, None)
+            await self._open("amqp", listener.amqp.listen, settings.amqp_port, None)
         if self._certificates is not None and settings.amqps_port is not None:
-            context = self._certificates.add_listener(listener.renew, asks_clients=True)
-            await self._open("amqps", listener.listen, settings.amqps_port, context)
+            context = self._certificates.add_listener(listener.amqp.renew, asks_clients=True)
+            await self._open("amqps", listener.amqp.listen, settings.amqps_port, context)
 
     async def _open_stomp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.stomp_port is not None:
-            await self._open("stomp", listener.listen_for_stomp, settings.stomp_port, None)
+            await self._open("stomp", listener.stomp.listen, settings.stomp_port, None)
         if self._certificates is not None and settings.stomps_port is not None:
-            context = self._certificates.add_listener(listener.renew_stomp, asks_clients=True)
-            await self._open("stomps", listener.listen_for_stomp, settings.stomps_port, context)
+            context = self._certificates.add_listener(listener.stomp.renew, asks_clients=True)
+            await self._open("stomps", listener.stomp.listen, settings.stomps_port, context)
 
     async def _open_http(self, logins: Logins) -> None:
         settings = self.settings
@@ -360,7 +360,7 @@ class Node:
         self._readiness.ready(status)
 
     def _apply(self, settings: Settings) -> None:
-        """Pass the settings that are declared ``live`` on; the others are as before."""
+        """Apply the settings that are declared ``live``; the others stay as they are."""
         self.settings = settings
         self._pipeline.max_message_size = settings.max_message_size
         if self._api is not None:

@@ -14,6 +14,7 @@ from leveret.broker.parameters import Parameters
 from leveret.broker.stream_offsets import StreamOffsets
 from leveret.errors import ResourceFault
 from leveret.message import PERSISTENT, Message
+from leveret.queues.declared_queue import Declaration
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
 from leveret.store.definitions import Change
@@ -59,7 +60,8 @@ class StreamHarness(DiskHarness):
         """Arguments are named without x- and with underscores."""
         table = {"x-queue-type": "stream", **{f"x-{key.replace('_', '-')}": each for key, each in arguments.items()}}
         self._ids += 1
-        return StreamQueue(self._ids, name, "/", QueueOptions.of(table, durable=True), self.context, arguments=table)
+        options = QueueOptions.of(table, durable=True)
+        return StreamQueue(Declaration(self._ids, name, "/", options, arguments=table), self.context)
 
     def reader(self, stream: StreamQueue, credit: int = 1000, *, tag: str = "spy", **arguments: object) -> SpyConsumer:
         """Arguments are named without x-stream- and with underscores."""

@@ -1,4 +1,4 @@
-"""The backlog of a queue: the messages that wait in it, in memory and on disk, and what they count for.  Hot path.
+"""The backlog of a queue: the messages that wait in it, in memory and on disk, and their counts.  Hot path.
 
 Theory of operation. A backlog has one lane per priority (lane.py). Its parts exist only where they are needed:
 
@@ -92,7 +92,7 @@ class Backlog:
         self.unacked = 0
         self.bytes = 0  # of content, ready and unacknowledged
         self.held = 0  # of these, unacknowledged
-        self.accounted = 0  # what the gauge was told of them
+        self.accounted = 0  # bytes counted in the gauge
         self.ttl: float | None = None
         self.deadlines: Deadlines | None = None
         self.delayed: DelayedMessages | None = None

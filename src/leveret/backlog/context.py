@@ -19,7 +19,7 @@ class Cancellable(Protocol):
 
 
 class Drainable(Protocol):
-    """A queue, as the broker sees it at the end of a tick."""
+    """A queue, as the broker uses it at the end of a tick."""
 
     @property
     def name(self) -> str: ...

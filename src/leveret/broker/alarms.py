@@ -77,7 +77,7 @@ class MemoryAlarm:
         return counted if resident is None else min(counted, resident)
 
     def look(self, resident: int | None) -> None:
-        """The resident size as it is now; asked for from time to time, whatever the gauge shows."""
+        """The current resident size; called regularly, whatever the gauge shows."""
         self._seen = resident
         if resident is None or self._baseline is None:
             return
@@ -116,7 +116,7 @@ class MemoryAlarm:
 
 
 def blocked_reason(alarms: Mapping[str, str]) -> str:
-    """What ``connection.blocked`` says, in RabbitMQ's words where RabbitMQ has the alarm."""
+    """The reason in ``connection.blocked``, with RabbitMQ's wording where RabbitMQ has the alarm."""
     low = " & ".join(name for name in ("disk", "memory") if name in alarms)
     others = [reason for name, reason in alarms.items() if name not in ("disk", "memory")]
     return ", ".join([f"low on {low}"] * bool(low) + others)

@@ -1,8 +1,8 @@
 """The bindings that led a message to its queues, for message traces and the route tester.
 
 Routing (routing/router.py) has been done already and its outcome is passed in, so exchanges that choose at random or
-round-robin are not asked again. To find out which bindings of an exchange match a message, an exchange of the same type
-with only that binding is asked.
+round-robin do not choose again. To find out whether a binding of an exchange matches a message, the message is routed
+by an exchange of the same type with only that binding.
 """
 
 from __future__ import annotations

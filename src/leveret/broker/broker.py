@@ -183,7 +183,7 @@ class Broker:
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """Within this context nothing is recorded: what is declared is on disk already."""
+        """Within this context nothing is recorded: the declared objects are on disk already."""
         self._records = self.memory_users.definitions.is_bounded = False
         try:
             yield

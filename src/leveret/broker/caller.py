@@ -3,11 +3,13 @@
 Each operation checks the permissions that it needs (broker/permission_rules.py), then does it. AMQP, STOMP, the HTTP
 API and in-process use are adapters over a Caller: they add frames or JSON, and decide when to answer.
 
-Messages are published, fetched and settled by a channel (session/) or a LocalSession (broker/local.py), which have a
-Caller and ask it for the exchange or queue.
+Messages are published, fetched and settled by a channel (session/) or a LocalSession (broker/local.py), which get the
+exchange or queue from their Caller.
 """
 
 from __future__ import annotations
+
+from typing import TypedDict, Unpack
 
 from leveret.broker.access import UserAccess
 from leveret.broker.permission_rules import GENERATED_NAME, NO_ARGUMENTS, Arguments, Operation
@@ -20,6 +22,18 @@ from leveret.queues.declared_queue import DeclaredQueue, GetResult
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.wire.properties import Properties
+
+
+class ExchangeFlags(TypedDict, total=False):
+    durable: bool
+    auto_delete: bool
+    internal: bool
+
+
+class QueueFlags(TypedDict, total=False):
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
 
 
 class Caller:
@@ -38,15 +52,11 @@ class Caller:
         name: str,
         kind: str = "direct",
         *,
-        durable: bool = False,
-        auto_delete: bool = False,
-        internal: bool = False,
         arguments: Arguments = NO_ARGUMENTS,
+        **flags: Unpack[ExchangeFlags],
     ) -> Exchange:
         self.access.check("declare exchange", name, arguments=arguments)
-        return self.vhost.declare_exchange(
-            name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-        )
+        return self.vhost.declare_exchange(name, kind, arguments=arguments, **flags)
 
     def existing_exchange(self, name: str) -> Exchange:
         """The exchange, as a passive declare finds it."""
@@ -78,24 +88,11 @@ class Caller:
     # ---- queues
 
     def declare_queue(
-        self,
-        name: str = "",
-        *,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: Arguments = NO_ARGUMENTS,
+        self, name: str = "", *, arguments: Arguments = NO_ARGUMENTS, **flags: Unpack[QueueFlags]
     ) -> DeclaredQueue:
         """Without a name the queue gets a generated one."""
         self.access.check("declare queue", name or GENERATED_NAME, arguments=arguments)
-        return self.vhost.declare_queue(
-            name,
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            arguments=arguments,
-            owner=self.owner,
-        )
+        return self.vhost.declare_queue(name, arguments=arguments, owner=self.owner, **flags)
 
     def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> DeclaredQueue:
         """An existing queue, to consume, get, browse or another operation that this user may do."""

@@ -142,9 +142,7 @@ class LocalSession:
         if len(body) > self.max_message_size:
             raise PreconditionFailed(too_large(len(body), self.max_message_size))
         if properties.reply_to == REPLY_TO:
-            raise PreconditionFailed(
-                "fast reply consumer does not exist"
-            )  # sessions of this class cannot consume replies
+            raise PreconditionFailed("fast reply consumer does not exist")  # a LocalSession cannot consume replies
 
     def consume(
         self,

@@ -23,7 +23,7 @@ from leveret.wire.properties import Properties
 
 MOST_TRACES = 10_000  # of a virtual host: enough to look for a fault, not an archive
 MOST_BYTES = 16 << 20  # approximate size: tracing must not raise the memory alarm
-FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued for ever
+FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued endlessly
 EVENT_BYTES = 400  # a tuple, a dict and some strings
 TRACE_BYTES = 600
 
@@ -127,7 +127,7 @@ class MessageTraces:
         if trace is not None and where in trace.places:
             del trace.places[where]
             trace.past.append(where)
-            if len(trace.past) > LAST_EVENTS:  # a message that is requeued for ever keeps its latest places
+            if len(trace.past) > LAST_EVENTS:  # a message that is requeued endlessly keeps its latest places
                 self._drop_places(trace, [trace.past.pop(0)])
 
     # ---- finding
@@ -217,7 +217,7 @@ def _short_ones(headers: dict[str, Any]) -> Facts:
 
 
 def departure(queue: DeclaredQueue, cause: str | None) -> tuple[str, Facts]:
-    """Why a message left the queue for good, other than by expiry. Without a known cause, the options tell."""
+    """Why a message left the queue, other than by expiry. Without a known cause it is inferred from the options."""
     if cause is not None:
         return DEPARTURES[cause]
     if queue.limits is not None:

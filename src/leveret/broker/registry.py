@@ -55,7 +55,7 @@ class AwaitsReceipt(Protocol):
 
 
 class AwaitsTick(Protocol):
-    """A connection that has used up the steps of a tick (routing/bounds.py) and goes on in a later one."""
+    """A connection that has used up the steps of a tick (routing/bounds.py) and continues in a later one."""
 
     def resume_in_tick(self) -> None: ...
 

@@ -26,7 +26,7 @@ from leveret.broker.tracing import resume_tracing
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, PreconditionFailed, StoreError
 from leveret.logs import get_log
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.queues.queue_types import make_queue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import SEGMENT_BYTES
@@ -131,10 +131,8 @@ def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete:
         home.internal.restore(id_, name)
         return
     options = home.policies.options_of(name, arguments, durable=True)
-    queue = make_queue(
-        id_, name, vhost, options, home.queue_context, durable=True, auto_delete=auto_delete, arguments=arguments
-    )
-    home.enter(queue)
+    declared = Declaration(id_, name, vhost, options, durable=True, auto_delete=auto_delete, arguments=arguments)
+    home.enter(make_queue(declared, home.queue_context))
 
 
 def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:

@@ -19,7 +19,7 @@ SWEEP_FROM = 64  # below this many cancelled entries a sweep costs more than it 
 
 
 class EventLoop(Protocol):
-    """What the broker asks of the event loop that it runs on; see server/ticker.py."""
+    """The event loop that the broker runs on; see server/ticker.py."""
 
     def wake(self) -> None:
         """Call ``Broker.tick`` once in this iteration of the loop, however often this is called."""

@@ -8,7 +8,7 @@ called at three points, none of which costs anything while there is no tracer:
 - dead letters and scheduled messages: the target to which a queue sends them is replaced by ``TracedDeadLetters``
 
 A message is identified by its bytes until it is in its queues (``_arriving``), and by its place from then on. When a
-message leaves a queue and enters another as a new one (a dead letter, a move), its trace goes on: it is *carried*.
+message leaves a queue and enters another as a new one (a dead letter, a move), its trace continues: it is *carried*.
 """
 
 from __future__ import annotations

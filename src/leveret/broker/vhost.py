@@ -29,7 +29,7 @@ from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.queue import Queue
 from leveret.queues.queue_types import make_queue, refuse_kind
@@ -221,17 +221,11 @@ class Vhost:
         options = self.policies.options_of(name, arguments, durable, exclusive)
         refuse_kind(options, auto_delete, is_named)
         self._refuse_one_more_queue(name, queue_size(options, arguments))
-        made = make_queue(
-            self.next_id(),
-            name,
-            self.name,
-            options,
-            self.queue_context,
-            durable=durable,
-            auto_delete=auto_delete,
-            owner=owner if exclusive else None,
-            arguments=arguments,
+        owned_by = owner if exclusive else None
+        declared = Declaration(
+            self.next_id(), name, self.name, options, durable, auto_delete, owner=owned_by, arguments=arguments
         )
+        made = make_queue(declared, self.queue_context)
         self._add_queue(made)
         return made
 
@@ -380,7 +374,7 @@ class Vhost:
         return self.exchanges[binding.source].durable and self.exchanges[name].durable
 
     def _drop_bindings(self, bindings: Sequence[Binding]) -> None:
-        """On disk; both ends are still there."""
+        """Delete them on disk, while both ends exist."""
         for binding in dict.fromkeys(bindings):
             if self.lasts(binding):
                 self.record(Drop(BindingRow, binding_row(self.name, binding)))
@@ -394,7 +388,7 @@ class Vhost:
             self.exchange(destination.name)
 
     def _unlink(self, binding: Binding) -> None:
-        """The binding has left the table: tell its exchange, which may have lived for it alone."""
+        """Remove a binding from its exchange, and delete an auto-delete exchange with its last binding."""
         self.footprint.count(-binding_size(binding))
         source = self.exchanges.get(binding.source)
         if source is None:
@@ -414,7 +408,7 @@ class Vhost:
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
     def route_unattended(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
-        """The same for a message that the broker sends by itself, as a dead letter."""
+        """The same for a message of the broker itself, such as a dead letter."""
         self.work.left = min(self.work.allowed, UNATTENDED_STEPS - self.work.spent)
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
@@ -426,7 +420,7 @@ class Vhost:
         return name in self.queues or name in self.reply_queues or name in self.hidden
 
     def live_queues(self, names: Sequence[str]) -> list[Queue]:
-        """The queues behind routed names; those that vanished meanwhile are left out."""
+        """The queues with these routed names, except those deleted meanwhile."""
         found: list[Queue] = []
         for name in names:
             queue: Queue | None = self.queues.get(name) or self.reply_queues.get(name) or self.hidden.get(name)

@@ -31,7 +31,7 @@ class Outstanding(Protocol):
 
 
 class Source(Protocol):
-    """What a holder needs of the queue that its messages came from."""
+    """What a holder needs of the queue of its messages."""
 
     counts_deliveries: bool  # redelivered messages have the header x-delivery-count
     returning: int  # settlements that are requeuing messages: until they are done, only these are delivered

@@ -25,7 +25,7 @@ class RemoteLog(Protocol):
     def submit(self, size: int, timed: bool, publish: PendingPublish) -> None:
         """Take ``publish.run``, and open its receipts.
 
-        All receipts that are open when the queue is deleted must be resolved then: no publisher waits for ever.
+        All receipts that are open when the queue is deleted must be resolved then, so that no publisher waits forever.
         """
 
     def sync(self, publish: PendingPublish) -> None:

@@ -90,7 +90,7 @@ def _token_at(text: str, at: int) -> tuple[Token, int]:
 
 
 def _quoted(text: str, start: int, expected: str) -> tuple[str, int]:
-    """What stands between the quote at ``start`` and the next single one; a doubled quote is one of the content."""
+    """The text between the quote at ``start`` and the next single one; a doubled quote stands for one."""
     quote = text[start]
     at = start + 1
     while (closing := text.find(quote, at)) >= 0:
@@ -127,7 +127,7 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str) -> Parsed:
-    """PreconditionFailed says where the text is wrong and what was expected."""
+    """PreconditionFailed names the position of the error and what was expected there."""
     return _Parser(tokens_of(text)).selector()
 
 
@@ -332,5 +332,5 @@ class _Parser:
 
 
 def _ends_escaped(pattern: str, escape: str) -> bool:
-    """Whether the last escape has nothing to escape: an odd number of them stands at the end."""
+    """Whether the last escape character escapes nothing: the pattern ends with an odd number of them."""
     return (len(pattern) - len(pattern.rstrip(escape))) % 2 == 1

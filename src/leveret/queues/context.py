@@ -1,4 +1,4 @@
-"""What a queue gets from the broker, and what it asks of its virtual host. So no queue imports its caller."""
+"""What a queue gets from the broker, and its calls to its virtual host. So no queue imports its caller."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DeadLetterTarget(Protocol):
 
 
 class QueueCallbacks:
-    """What a queue asks of its virtual host (broker/queue_callbacks.py). A queue without one uses these defaults."""
+    """Calls of a queue to its virtual host (broker/queue_callbacks.py). A queue without one uses these defaults."""
 
     def count_memory(self, size: int) -> None:
         """A consumer of this size in bytes was added, or (below 0) removed."""

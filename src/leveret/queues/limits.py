@@ -121,7 +121,7 @@ class Limits:
         return number
 
     def _drop_paged(self, lane: Lane) -> bool:
-        """The head is on disk only: drop it there, or load it to dead-letter it, or to know its size."""
+        """The head is on disk only: drop it there, or load it if it is dead-lettered or its size is needed."""
         queue = self._queue
         if queue.pager is None:
             return False
@@ -138,17 +138,17 @@ class Limits:
 
 
 def has_room(queue: Queue, message: Message, may_drain: bool, must_accept: bool) -> bool:
-    """``may_drain``: a full queue may first deliver what it has. ``must_accept``: a full queue has room all the same,
-    unless it dead-letters what it rejects."""
+    """``may_drain``: a full queue may deliver ready messages first. ``must_accept``: a full queue accepts the message,
+    unless it dead-letters rejected ones."""
     limits = queue.limits
     return limits is None or limits.has_room((message,), may_drain) or (must_accept and not limits.dead_letters)
 
 
 def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> Queue | None:
-    """A queue that would reject some of these messages if they all came now; None if each accepts its own.
+    """A queue that would reject some of these messages if all were published now; None if there is none.
 
-    Cautious: consumers take what waits, not what would come; and a duplicate of a message in ``parts`` itself is
-    counted, though it would need no room.
+    Conservative: deliveries of the new messages are not considered, and a duplicate of a message in ``parts`` itself
+    counts, though it would need no room.
     """
     wanted: dict[Queue, list[Message]] = {}
     for queues, messages in parts:

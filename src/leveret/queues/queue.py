@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 class Queue(Protocol):
     """Called on the broker's loop only."""
 
+    __slots__ = ()
+
     name: str
     alive: bool  # False once deleted: remembered routes that still name it are made anew
     stored: bool  # its persistent messages outlive the process
@@ -25,7 +27,7 @@ class Queue(Protocol):
     can_reject: bool  # it may reject messages, or drop duplicates (queues/limits.py)
     limits: Limits | None  # on its length
     duplicates: Duplicates | None  # it drops messages that it has seen
-    dirty: bool
+    dirty: bool  # to be drained before this tick ends
     remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:

@@ -83,7 +83,7 @@ class Selection:
         """Whether messages still have to be matched with consumers."""
         queue = self._queue
         if queue.options.groups or self._view.has_set_aside or not len(queue.consumers):
-            return True  # also without consumers: a consumer that fetches with a selector comes back
+            return True  # also without consumers: one that fetches single messages with a selector subscribes again
         return any(consumer.selector is not None for consumer in queue.consumers)
 
     # ---- changes of consumers and messages

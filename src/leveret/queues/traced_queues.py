@@ -5,8 +5,8 @@ Theory of operation. The hot path does not check whether tracing is on. Instead 
 messages enter, are delivered, return and leave; ``stop_tracing`` restores the class. A queue that is not traced runs
 the same code as without tracing.
 
-Every message that leaves for good passes ``release``, whatever the reason. The caller knows the reason: it is in
-``QueueTracer.cause`` during the call, and is inferred where it is not set (expiry, length limit).
+Every message that leaves a queue passes ``release``, whatever the reason. The caller sets the reason in
+``QueueTracer.cause`` during the call; where it is not set, it is inferred (expiry, length limit).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class QueueTracer(Protocol):
     def handed(self, queue: DeclaredQueue, delivery: DeliveredMessages) -> None: ...
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
-        """``tries``: delivery count. Not ``tried``: the consumer was closed before it could decide."""
+        """``tries``: delivery count. Not ``tried``: the consumer was closed first."""
 
     def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
         """These messages are gone, or acknowledged by a reader of a stream; ``cause`` is the reason. ALL_LANES: all

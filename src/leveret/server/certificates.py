@@ -46,7 +46,7 @@ def server_context(files: TlsFiles, *, asks_clients: bool) -> ssl.SSLContext:
     _load_certificate(context, files.certificate, files.key)
     if asks_clients and files.authorities is not None:
         _load_authorities(context, files.authorities)
-        context.verify_mode = ssl.CERT_OPTIONAL  # without a certificate a password is asked for
+        context.verify_mode = ssl.CERT_OPTIONAL  # clients without a certificate use a password
         if files.revoked is not None:
             _load_revoked(context, files.revoked)
     return context

@@ -67,7 +67,7 @@ def _missing_of_line(head: bytes) -> int:
 
 def client_of(head: bytes) -> Address | None:
     """The client's address in a complete header. None if it has none: the connection is the proxy's own, for instance a
-    health check, or the proxy does not know where it came from."""
+    health check, or the proxy has no client address."""
     return _client_of_line(head) if head.startswith(LINE) else _client_of_binary(head)
 
 
