@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from leveret.auth.permissions import EVERYTHING, Kind, Permissions
 from leveret.auth.users import User
 from leveret.broker.permission_rules import NO_ARGUMENTS, Arguments, Need, Operation, Subject, TopicNeed, needs_of
-from leveret.broker.pools import Pool
 from leveret.broker.publish_rules import PUBLISH
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import Pool, Vhost
 from leveret.errors import AccessRefused, NotAllowed, PreconditionFailed
 
 if TYPE_CHECKING:

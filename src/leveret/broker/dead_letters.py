@@ -28,8 +28,7 @@ from leveret.errors import FrameError, LeveretError
 from leveret.logs import get_log
 from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import NOWHERE, REJECTED, DeadMessage
-from leveret.queues.options import DeadLetterTo
+from leveret.queues.options import NOWHERE, REJECTED, DeadLetterTo, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.routing.exchange import Exchange
 from leveret.wire.content import body_at, with_properties

@@ -32,8 +32,7 @@ from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import DeadMessage
-from leveret.queues.options import DeadLetterTo, QueueOptions
+from leveret.queues.options import DeadLetterTo, DeadMessage, QueueOptions
 from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
 from leveret.store.pages import Loaded

@@ -17,14 +17,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leveret.broker.binding_steps import Step, binding_steps
 from leveret.broker.broker import Broker
 from leveret.broker.firehose import Firehose, Peer
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.message_traces import (
     MessageTrace,
     MessageTraces,
+    Step,
     Where,
+    binding_steps,
     departure,
     message_facts,
 )
@@ -35,8 +36,8 @@ from leveret.errors import LeveretError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import DeadLetterTarget, QueueContext
-from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.options import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.queues.traced_queues import (
     ALL_LANES,

@@ -21,7 +21,6 @@ from leveret.broker.equivalence import check_same_exchange, check_same_queue, lo
 from leveret.broker.internal_queues import InternalQueues
 from leveret.broker.memory_users import Footprint, binding_size, exchange_size, queue_size
 from leveret.broker.parameters import Parameters
-from leveret.broker.pools import Pool
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.stream_offsets import StreamOffsets
@@ -46,6 +45,35 @@ if TYPE_CHECKING:
 MADE_UP = "amq.gen-"  # prefix of server-named queues
 PAUSED = "paused"  # the component of the parameters that name paused queues
 Owner = object  # the connection that an exclusive queue belongs to
+
+
+class Follower(Protocol):
+    """One consumer of a pool."""
+
+    def follow(self, queues: Sequence[DeclaredQueue]) -> None:
+        """Consume from exactly these queues from now on."""
+
+
+class Pool(Protocol):
+    """Several queues that a consumer sees as one, such as the shards behind a pseudo-queue.
+
+    A pool assigns queues to its followers and calls them whenever their queues change. The session provides the
+    followers (session/pooled_consumer.py), the sharding package the pools.
+    """
+
+    def enter(self, follower: Follower, everything: bool) -> None:
+        """Assign queues to it, now and whenever they change. ``everything``: all queues instead of a share."""
+
+    def leave(self, follower: Follower) -> None: ...
+
+    def local(self) -> list[DeclaredQueue]:
+        """The queues of this node, in order."""
+
+    def draining(self) -> list[DeclaredQueue]:
+        """Queues that receive no more messages and still hold some."""
+
+    def first(self) -> DeclaredQueue:
+        """The queue that a declare of the pool's name refers to; NotFound if there is none."""
 
 
 class VhostContext(Protocol):

@@ -32,21 +32,22 @@ from leveret.delivery.consumer_ring import ConsumerRing, SingleActive
 from leveret.message import NEVER, Message
 from leveret.queues.ack_timeouts import AckTimeouts
 from leveret.queues.context import QueueContext
-from leveret.queues.dead_messages import (
+from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult
+from leveret.queues.duplicates import Duplicates
+from leveret.queues.idle_timer import IdleTimer
+from leveret.queues.limits import Limits
+from leveret.queues.options import (
     BATCH,
     DELIVERY_LIMIT,
+    DROP_HEAD,
     EXPIRED,
     MAXLEN,
     NOWHERE,
     REJECTED,
     DeadMessage,
+    QueueOptions,
     dead_messages,
 )
-from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult
-from leveret.queues.duplicates import Duplicates
-from leveret.queues.idle_timer import IdleTimer
-from leveret.queues.limits import Limits
-from leveret.queues.options import DROP_HEAD, QueueOptions
 from leveret.queues.selection import Selection
 from leveret.store.log import Placement
 from leveret.store.returns import pack_return

@@ -11,9 +11,9 @@ from leveret.store.disk import Disk
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
-    from leveret.queues.dead_messages import DeadMessage
     from leveret.queues.declared_queue import DeclaredQueue
     from leveret.queues.duplicates import DeduplicationLog
+    from leveret.queues.options import DeadMessage
     from leveret.queues.traced_queues import QueueTracer
 
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from leveret.backlog.body_sizes import bodies_of, count_bodies
 from leveret.message import Message
-from leveret.queues.dead_messages import BATCH, MAXLEN, NOWHERE, DeadMessage
-from leveret.queues.options import DROP_HEAD, REJECT_DLX
+from leveret.queues.options import BATCH, DROP_HEAD, MAXLEN, NOWHERE, REJECT_DLX, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.wire.content import body_size
 

@@ -7,8 +7,9 @@ they are merged into the arguments first (broker/policies.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
@@ -22,9 +23,11 @@ from leveret.queues.argument_kinds import (
     text,
     whole_number,
 )
-from leveret.queues.dead_messages import EXPIRED
 from leveret.queues.stream_options import STREAM, max_age, refuse_what_streams_cannot, segment_bytes
 
+BATCH = 256  # messages at a time: each batch is one group of the log
+NOWHERE = 0  # the sequence of a message that never had a place in the queue
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 MOST_DELAYS = 100
 LONGEST = 365 * 86400.0
 TYPES = ("disabled", "all", "failed", "returned")
@@ -62,6 +65,24 @@ COMPARED = (
     "x-stream-max-segment-size-bytes",
 )
 USUAL = {"x-queue-type": "classic"}  # declaring this value is equivalent to omitting it
+
+
+class DeadMessage(NamedTuple):
+    """A message that has left its lane and still has its place in the log.
+
+    It leaves the queue without being consumed, for one of RabbitMQ's reasons in the x-death header: it expired, the
+    queue is too long, a consumer rejected it, or it was delivered too often. Without a dead letter exchange it is
+    dropped, else the broker publishes it there (``ClassicQueue.discard``).
+    """
+
+    lane: int
+    sequence: int
+    message: Message
+
+
+def dead_messages(lane: int, sequence: int, messages: Sequence[Message]) -> list[DeadMessage]:
+    """Messages with consecutive sequences."""
+    return [DeadMessage(lane, place, message) for place, message in enumerate(messages, sequence)]
 
 
 @dataclass(frozen=True, slots=True)

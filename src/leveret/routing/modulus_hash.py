@@ -11,7 +11,7 @@ from leveret.delivery.selector import selector_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.bounds import RoutingWork
-from leveret.routing.single_destination import SingleDestinationExchange
+from leveret.routing.fanout import SingleDestinationExchange
 
 
 class Partitioner(Protocol):

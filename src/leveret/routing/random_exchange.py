@@ -6,7 +6,7 @@ from xxhash import xxh3_64_intdigest
 
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding
-from leveret.routing.single_destination import SingleDestinationExchange
+from leveret.routing.fanout import SingleDestinationExchange
 
 
 class SeededRandom:

@@ -13,8 +13,7 @@ from contextlib import nullcontext
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
-from leveret.broker.pools import Follower
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import Follower, Vhost
 from leveret.errors import AmqpError, NotFound
 from leveret.logs import get_log
 from leveret.queues.declared_queue import DeclaredQueue
@@ -151,7 +150,7 @@ class Plan(NamedTuple):
 
 
 class ShardedExchange:
-    """The pool of its shards (broker/pools.py)."""
+    """The pool of its shards (broker/vhost.py)."""
 
     def __init__(
         self, broker: Broker, vhost: Vhost, exchange: Exchange, membership: Membership, unfinished: Unfinished

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.binding_steps import binding_steps
 from leveret.broker.firehose import LONGEST_KEY, cut
 from leveret.broker.message_traces import (
     FIRST_EVENTS,
@@ -12,6 +11,7 @@ from leveret.broker.message_traces import (
     MOST_HEADER_BYTES,
     MessageTrace,
     MessageTraces,
+    binding_steps,
     message_facts,
 )
 from leveret.broker.publish_rules import readable_properties
