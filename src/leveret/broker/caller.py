@@ -143,15 +143,13 @@ class Getters:
         if taken is None:
             return None
         unacked = self._unacked
-        tag = unacked.next_tag
         if auto_ack:
             unacked.skip(1)
-            return tag, taken
+            return unacked.next_tag - 1, taken
         holder = self._holders.get(queue.name)
         if holder is None or holder.queue is not queue:
             holder = self._holders[queue.name] = Holder(queue, 0, unacked)
-        unacked.items.append(taken.message)
-        unacked.opened(holder, taken.lane, taken.sequence, 1, taken.delivery_count)
+        tag = unacked.add(holder, taken.message, taken.lane, taken.sequence, taken.delivery_count)
         if queue.ack_timeouts is not None:
             queue.ack_timeouts.opened(unacked, 1)
         return tag, taken

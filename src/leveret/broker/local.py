@@ -20,7 +20,7 @@ from leveret.broker.publishes import publish_run
 from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
 from leveret.delivery import unacked
-from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
+from leveret.delivery.consumer import UNLIMITED, Consumer
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Unacked
 from leveret.errors import ChannelFault, NotAllowed, PreconditionFailed
@@ -81,7 +81,7 @@ class LocalConsumer(Consumer):
         """Unacked first, then the callback: a crash in between loses nothing."""
         self.waiting += 1
         self.credit -= not self.no_ack
-        tag = self._session.note(self, None if self.no_ack else message, lane, sequence, count)
+        tag = self._session.unacked.add(self, None if self.no_ack else message, lane, sequence, count)
         self._session.deliver(
             self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, redelivered, count)
         )
@@ -212,16 +212,6 @@ class LocalSession:
         for tag in list(self.consumers):
             self.cancel(tag)
         self.vhost.drop_exclusive(self)
-
-    def note(self, holder: Holder, message: Message | None, lane: int, sequence: int, count: int) -> int:
-        """Assign a delivery tag; without a message the delivery needs no ack."""
-        tag = self.unacked.next_tag
-        if message is None:
-            self.unacked.skip(1)
-        else:
-            self.unacked.items.append(message)
-            self.unacked.opened(holder, lane, sequence, 1, count)
-        return tag
 
 
 def delivered(
