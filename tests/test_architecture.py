@@ -62,7 +62,7 @@ PACKAGES: dict[str, set[str]] = {
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
     "http": VALUES
     | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
-    | {"server.admission", "server.ports", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
+    | {"server.admission", "server.ports", "server.logins", "server.proxied_transport", "server.proxy_header"},
     # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
     "pipeline": VALUES
     | {"http", "broker", "queues", "backlog", "store", "routing", "auth", "delivery"}
@@ -134,7 +134,7 @@ PERMISSION_LOOKUPS = {"permits", "permits_topic", "permits_every_topic", "permit
 LOOKS_PERMISSIONS_UP = {"auth/permissions.py", "broker/access.py"}
 LANE_STATE = {"attempted", "fresh", "head", "holes", "in_turn", "incoming", "page_stop", "paged", "ready"}
 LANE_STATE |= {"redelivered_below", "returned"}
-QUEUE_FACTORY, QUEUE_TYPES = "queues/queue_types.py", {"ClassicQueue", "StreamQueue"}
+QUEUE_FACTORY, QUEUE_TYPES = "queues/queue_types.py", {"ClassicQueue", "DeclaredQueue", "StreamQueue"}
 REMOVALS = {"clear", "pop", "popleft", "remove", "rotate"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 GENERATED = re.compile("Generated (by|from) tools/")
@@ -301,7 +301,7 @@ def is_lane(node: ast.expr) -> bool:
 
 
 def queue_type_checks(src: Path) -> Iterator[str]:
-    """Code asks a queue for its capabilities (queues/declared_queue.py), not for its class."""
+    """Code asks a queue for its capabilities (queues/queue.py, queues/declared_queue.py), not for its class."""
     for relative, _, text in modules(src):
         for node in nodes_of(text):
             match node:
@@ -310,6 +310,53 @@ def queue_type_checks(src: Path) -> Iterator[str]:
                     for part in ast.walk(classes)
                 ):
                     yield f"{relative}:{node.lineno}: {ast.unparse(node)}: use a capability of DeclaredQueue"
+
+
+def replaced_callables(src: Path) -> Iterator[str]:
+    """A callback is a method of an object that is passed in, with a Protocol: "go to definition" leads to its code.
+
+    Found are attributes that begin as a lambda, and callables assigned to an attribute of another object. The client
+    has such attributes in its public API (``channel.on_close``).
+    """
+    for relative, package, text in modules(src):
+        if package in {"client", "cli", "spark"}:
+            continue
+        tree = ast.parse(text)
+        methods = {part.name for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and not is_property(part)}
+        for node in ast.walk(tree):
+            for target, value in assignments(node):
+                if not isinstance(target, ast.Attribute):
+                    continue
+                is_own = isinstance(target.value, ast.Name) and target.value.id == "self"
+                if isinstance(value, ast.Lambda) or (not is_own and is_callable(value, methods)):
+                    yield f"{relative}:{target.lineno}: {ast.unparse(target)} is replaced: pass an object instead"
+
+
+def is_property(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(each) in ("property", "cached_property") for each in function.decorator_list)
+
+
+def assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Targets and values, also of ``a, b = x, y``."""
+    match node:
+        case ast.Assign(targets, value):
+            for target in targets:
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    yield from zip(target.elts, value.elts, strict=True)
+                else:
+                    yield target, value
+        case ast.AnnAssign(target, _, ast.expr() as value):
+            yield target, value
+
+
+def is_callable(value: ast.expr, methods: set[str]) -> bool:
+    """Whether it certainly is: a partial, or a method of a class in the same module."""
+    match value:
+        case ast.Call(ast.Name("partial") | ast.Attribute(_, "partial")):
+            return True
+        case ast.Attribute(ast.Name("self"), name):
+            return name in methods
+    return False
 
 
 def vague_names(root: Path) -> Iterator[str]:
@@ -369,6 +416,7 @@ CHECKS: list[Check] = [
     wide_contracts,
     lane_changes,
     queue_type_checks,
+    replaced_callables,
     vague_names,
     full_inits,
 ]
@@ -440,7 +488,12 @@ BAD = [
     (lane_changes, "pipeline/a.py", "def f(lane):\n    first, lane.head = lane.head, 2"),
     (lane_changes, "sharding/a.py", "def f(queue):\n    queue.lanes[0].ready.popleft()"),
     (queue_type_checks, "api/a.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
+    (queue_type_checks, "broker/a.py", "def f(queue):\n    assert isinstance(queue, DeclaredQueue)"),
     (queue_type_checks, "stats/a.py", "def f(queue):\n    return isinstance(queue, Pool | stream.StreamQueue)"),
+    (replaced_callables, "broker/a.py", "class A:\n    def f(self):\n        self.wake: Wake = lambda: None"),
+    (replaced_callables, "server/a.py", "class A:\n    def f(self, broker):\n        broker.wake = self.f"),
+    (replaced_callables, "server/a.py", "class A:\n    def f(self, b):\n        b.read, b.write = self.f, 1"),
+    (replaced_callables, "broker/a.py", "def f(ranges, queue):\n    ranges.deleted = partial(f, queue)"),
     (vague_names, "cli/utils.py", ""),
     (vague_names, "cli/queue_manager.py", ""),
     (full_inits, "cli/__init__.py", "import os"),
@@ -477,6 +530,8 @@ GOOD = [
     ),
     (queue_type_checks, "api/a.py", "def f(queue):\n    return queue.has_offsets or isinstance(queue, Pool)"),
     (queue_type_checks, "queues/queue_types.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
+    (replaced_callables, "broker/a.py", "class A:\n    def f(self, call):\n        self._a, self._b = call, self.f"),
+    (replaced_callables, "broker/a.py", "class A:\n    def f(self, timers):\n        timers.attach(self)"),
     (full_inits, "cli/__init__.py", '"""The command line."""'),
 ]
 

@@ -71,7 +71,7 @@ PATTERNS = frozenset({"configure", "write", "read"})
 
 
 def parse_bootstrap(document: object, source: str) -> Bootstrap:
-    """The checked section, or ConfigError naming the table, the key, the file and what is accepted."""
+    """The checked section; ConfigError names the table, the key, the file and the accepted values."""
     if not isinstance(document, dict):
         raise ConfigError(f"bootstrap in {source} cannot be used; accepted: tables such as [[bootstrap.users]]")
     for name in document:

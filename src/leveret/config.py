@@ -64,22 +64,20 @@ def flag_of(name: str) -> str:
 
 
 def setting(
-    default: Any,
-    kind: Kind,
-    *,
-    section: str,
-    help: str,
-    live: bool = False,
-    secret: bool = False,
-    old_name: str | None = None,
+    default: Any, kind: Kind, help: str, *, section: str, live: bool = False, secret: bool = False, old_name: str = ""
 ) -> Any:
     """A dataclass field that carries its declaration. Environment variable and flag follow from the field's name."""
     declared = {
-        "kind": kind, "section": section, "help": help, "live": live, "secret": secret, "old_name": old_name,
+        "kind": kind, "section": section, "help": help, "live": live, "secret": secret, "old_name": old_name or None,
     }  # fmt: skip
     if callable(default):
         return field(default_factory=default, metadata=declared, repr=not secret)
     return field(default=default, metadata=declared, repr=not secret)
+
+
+node, store, listeners, logs, limits, logins = (
+    functools.partial(setting, section=name) for name in ("node", "store", "listeners", "logs", "limits", "logins")
+)
 
 
 def _accept_old_names(settings_class: type[Settings]) -> type[Settings]:
@@ -107,158 +105,102 @@ def _accept_old_names(settings_class: type[Settings]) -> type[Settings]:
 class Settings:
     """The effective settings, passed to constructors. ``Settings()`` is all defaults, with nothing on disk."""
 
-    data_dir: Path | None = setting(None, FOLDER, section="node", help="directory for messages and definitions")
-    node_name: str = setting(lambda: f"leveret@{short_hostname()}", TEXT, section="node", help="name of this node")
-    durability: str = setting(
+    data_dir: Path | None = node(None, FOLDER, "directory for messages and definitions")
+    node_name: str = node(lambda: f"leveret@{short_hostname()}", TEXT, "name of this node")
+    durability: str = store(
         "fsync",
         choice("fsync", "os"),
-        section="store",
-        help="when a message is confirmed: fsync, once it survives a power failure; os, once it survives a crash of "
+        "when a message is confirmed: fsync, once it survives a power failure; os, once it survives a crash of "
         "the broker",
     )
-    segment_size: int = setting(64 << 20, size(64 << 10, 1 << 30), section="store", help="size of one journal file")
-    queue_memory: int = setting(
+    segment_size: int = store(64 << 20, size(64 << 10, 1 << 30), "size of one journal file")
+    queue_memory: int = store(
         64 << 20,
         size(64 << 10, 1 << 40),
-        section="store",
-        help="bytes of messages that each queue keeps in memory; the rest of its backlog is on disk only",
+        "bytes of messages that each queue keeps in memory; the rest of its backlog is on disk only",
     )
-    disk_free_limit: DiskFreeLimit = setting(
-        DiskFreeLimit(),
-        DISK_FREE_LIMIT,
-        section="store",
-        help="publishers are blocked while less disk space is free",
-        old_name="disk_mark",
+    disk_free_limit: DiskFreeLimit = store(
+        DiskFreeLimit(), DISK_FREE_LIMIT, "publishers are blocked while less disk space is free", old_name="disk_mark"
     )
-    shutdown_timeout: float = setting(
-        10.0, seconds(0.5, 3600), section="node", help="time limit for a shutdown", live=True
-    )
+    shutdown_timeout: float = node(10.0, seconds(0.5, 3600), "time limit for a shutdown", live=True)
 
-    host: tuple[str, ...] = setting(("127.0.0.1",), HOSTS, section="listeners", help="addresses to listen on")
-    amqp_port: int | None = setting(5672, PORT, section="listeners", help="port for AMQP 0-9-1")
-    amqps_port: int | None = setting(
-        5671, PORT, section="listeners", help="port for AMQP over TLS, used if tls_cert is set"
+    host: tuple[str, ...] = listeners(("127.0.0.1",), HOSTS, "addresses to listen on")
+    amqp_port: int | None = listeners(5672, PORT, "port for AMQP 0-9-1")
+    amqps_port: int | None = listeners(5671, PORT, "port for AMQP over TLS, used if tls_cert is set")
+    http_port: int | None = listeners(15672, PORT, "port for HTTP: management UI, HTTP API, Spark")
+    https_port: int | None = listeners(15671, PORT, "port for HTTP over TLS, used if tls_cert is set")
+    http_streams: str = listeners(
+        "on", choice("on", "off"), "accept AMQP and STOMP on the HTTP ports too, over WebSocket and HTTP tunnels"
     )
-    http_port: int | None = setting(
-        15672, PORT, section="listeners", help="port for HTTP: management UI, HTTP API, Spark"
+    behind_proxy: bool = listeners(False, SWITCH, "HTTP requests come through a proxy, so none of them counts as local")
+    proxy_protocol: frozenset[str] = listeners(
+        frozenset(), SOME_LISTENERS, "listeners that accept the PROXY protocol (v1 or v2) from trusted_proxies"
     )
-    https_port: int | None = setting(
-        15671, PORT, section="listeners", help="port for HTTP over TLS, used if tls_cert is set"
+    trusted_proxies: tuple[str, ...] = listeners(
+        (), NETWORKS, "addresses of proxies whose PROXY header gives the client's address"
     )
-    http_streams: str = setting(
-        "on",
-        choice("on", "off"),
-        section="listeners",
-        help="accept AMQP and STOMP on the HTTP ports too, over WebSocket and HTTP tunnels",
+    stomp_port: int | None = listeners(None, PORT, "port for STOMP 1.0 to 1.2, usually 61613; off by default")
+    stomps_port: int | None = listeners(
+        None, PORT, "port for STOMP over TLS, usually 61614; off by default, needs tls_cert"
     )
-    behind_proxy: bool = setting(
-        False,
-        SWITCH,
-        section="listeners",
-        help="HTTP requests come through a proxy, so none of them counts as local",
-    )
-    proxy_protocol: frozenset[str] = setting(
-        frozenset(),
-        SOME_LISTENERS,
-        section="listeners",
-        help="listeners that accept the PROXY protocol (v1 or v2) from trusted_proxies",
-    )
-    trusted_proxies: tuple[str, ...] = setting(
-        (), NETWORKS, section="listeners", help="addresses of proxies whose PROXY header gives the client's address"
-    )
-    stomp_port: int | None = setting(
-        None, PORT, section="listeners", help="port for STOMP 1.0 to 1.2, usually 61613; off by default"
-    )
-    stomps_port: int | None = setting(
-        None, PORT, section="listeners", help="port for STOMP over TLS, usually 61614; off by default, needs tls_cert"
-    )
-    tls_cert: Path | None = setting(None, FILE, section="listeners", help="certificate chain of the server (PEM)")
-    tls_key: Path | None = setting(
-        None, FILE, section="listeners", help="private key of the certificate (PEM), if it is not in tls_cert"
-    )
-    tls_ca: Path | None = setting(
-        None, FILE, section="listeners", help="CA certificates (PEM) that client certificates are verified with"
-    )
-    tls_crl: Path | None = setting(
-        None, FILE, section="listeners", help="certificate revocation lists (PEM), one per CA; needs tls_ca"
-    )
-    hsts_max_age: int = setting(
+    tls_cert: Path | None = listeners(None, FILE, "certificate chain of the server (PEM)")
+    tls_key: Path | None = listeners(None, FILE, "private key of the certificate (PEM), if it is not in tls_cert")
+    tls_ca: Path | None = listeners(None, FILE, "CA certificates (PEM) that client certificates are verified with")
+    tls_crl: Path | None = listeners(None, FILE, "certificate revocation lists (PEM), one per CA; needs tls_ca")
+    hsts_max_age: int = listeners(
         0,
         whole(0, 63_072_000),
-        section="listeners",
-        help="seconds for which browsers use TLS on every port of this host (HSTS); 0 sends no HSTS header",
+        "seconds for which browsers use TLS on every port of this host (HSTS); 0 sends no HSTS header",
     )
 
-    log_format: str = setting("human", choice("human", "json"), section="logs", help="format of log lines")
-    log_level: str = setting(
-        "info", choice("debug", "info", "warning", "error"), section="logs", help="lowest level to log", live=True
-    )
+    log_format: str = logs("human", choice("human", "json"), "format of log lines")
+    log_level: str = logs("info", choice("debug", "info", "warning", "error"), "lowest level to log", live=True)
 
-    frame_max: int = setting(
-        131072, size(4096, 64 << 20), section="limits", help="largest frame size to negotiate with clients"
+    frame_max: int = limits(131072, size(4096, 64 << 20), "largest frame size to negotiate with clients")
+    channel_max: int = limits(2047, whole(1, 65535), "channels per connection")
+    heartbeat: int = limits(60, whole(0, 65535), "heartbeat timeout in seconds to negotiate with clients; 0 disables")
+    handshake_timeout: float = limits(10.0, seconds(0.1, 3600), "time limit for a client to log in", live=True)
+    max_message_size: int = limits(
+        16 << 20, size(1, LARGEST_MESSAGE), "largest message accepted", live=True, old_name="max_message_bytes"
     )
-    channel_max: int = setting(2047, whole(1, 65535), section="limits", help="channels per connection")
-    heartbeat: int = setting(
-        60, whole(0, 65535), section="limits", help="heartbeat timeout in seconds to negotiate with clients; 0 disables"
+    connection_max: int | None = limits(
+        None, limit(), "connections to this node", live=True, old_name="max_connections"
     )
-    handshake_timeout: float = setting(
-        10.0, seconds(0.1, 3600), section="limits", help="time limit for a client to log in", live=True
-    )
-    max_message_size: int = setting(
-        16 << 20,
-        size(1, LARGEST_MESSAGE),
-        section="limits",
-        help="largest message accepted",
-        live=True,
-        old_name="max_message_bytes",
-    )
-    connection_max: int | None = setting(
-        None, limit(), section="limits", help="connections to this node", live=True, old_name="max_connections"
-    )
-    memory_high_watermark: MemoryWatermark = setting(
+    memory_high_watermark: MemoryWatermark = limits(
         MemoryWatermark(percent=40.0),
         MEMORY_WATERMARK,
-        section="limits",
-        help="publishers are blocked while more memory is in use",
+        "publishers are blocked while more memory is in use",
         live=True,
         old_name="memory_mark",
     )
-    max_routing_steps: int = setting(
+    max_routing_steps: int = limits(
         250_000,
         whole(10_000, 1_000_000_000),
-        section="limits",
-        help="routing steps per message, each about 40 ns; a publish that needs more is refused with 406",
+        "routing steps per message, each about 40 ns; a publish that needs more is refused with 406",
     )
-    max_exchange_bindings: int = setting(
-        200_000, whole(1, 1_000_000_000), section="limits", help="bindings per exchange; more are refused with 406"
+    max_exchange_bindings: int = limits(
+        200_000, whole(1, 1_000_000_000), "bindings per exchange; more are refused with 406"
     )
-    max_vhost_bindings: int = setting(
-        1_000_000,
-        whole(1, 1_000_000_000),
-        section="limits",
-        help="bindings per virtual host; more are refused with 406",
+    max_vhost_bindings: int = limits(
+        1_000_000, whole(1, 1_000_000_000), "bindings per virtual host; more are refused with 406"
     )
-    write_high_watermark: int = setting(
+    write_high_watermark: int = limits(
         1 << 20,
         size(4096, 1 << 30),
-        section="limits",
-        help="deliveries to a connection pause while it has more unsent bytes",
+        "deliveries to a connection pause while it has more unsent bytes",
         old_name="write_high_mark",
     )
 
-    login_failure_delay: float = setting(
+    login_failure_delay: float = logins(
         3.0,
         seconds(0, 60),
-        section="logins",
-        help="delay of the reply to a failed login, from the fifth failure per minute and address on",
+        "delay of the reply to a failed login, from the fifth failure per minute and address on",
         live=True,
     )
-    default_vhost: str = setting("/", TEXT, section="logins", help="virtual host created at the first start")
-    default_user: str = setting("guest", TEXT, section="logins", help="administrator created at the first start")
-    default_password: str = setting("guest", SECRET_TEXT, section="logins", help="password of that user", secret=True)
-    loopback_users: frozenset[str] = setting(
-        frozenset({"guest"}), NAMES, section="logins", help="users that may log in from this machine only"
-    )
+    default_vhost: str = logins("/", TEXT, "virtual host created at the first start")
+    default_user: str = logins("guest", TEXT, "administrator created at the first start")
+    default_password: str = logins("guest", SECRET_TEXT, "password of that user", secret=True)
+    loopback_users: frozenset[str] = logins(frozenset({"guest"}), NAMES, "users that may log in from this machine only")
 
     bootstrap: Bootstrap = field(default_factory=Bootstrap)
 

@@ -47,7 +47,7 @@ class Source:
     shown: Callable[[str], str]
 
     def value_of(self, declared: Setting, notices: list[str]) -> Found | None:
-        """What is given under the name or the old name; ConfigError if both are given and differ."""
+        """The value under the name or the old name; ConfigError if both are given and differ."""
         given = [name for name in (declared.name, declared.old_name) if name is not None and name in self.values]
         if not given:
             return None

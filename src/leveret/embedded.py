@@ -26,8 +26,7 @@ from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import BrokerStopped, NotAllowed
 from leveret.node import Node
-from leveret.server.callbacks import CallbackThread
-from leveret.server.calls import Alarm, fill, when_calm
+from leveret.server.calls import Alarm, CallbackThread, fill, when_calm
 
 T = TypeVar("T")
 STOPPED = "the broker is not running: call start() or use it in a with statement"
@@ -51,7 +50,7 @@ class Broker:
         self._callbacks = CallbackThread()
         self._sessions: set[LocalSession] = set()
         self._start_stop_lock = threading.RLock()  # one start or stop at a time
-        self._calls_lock = threading.Lock()  # held while a call is handed to the loop
+        self._calls_lock = threading.Lock()  # held while a call is passed to the loop
         self._is_open = False
 
     # ---- start and stop

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from leveret.broker.broker import Broker
 from leveret.broker.local import Delivered, delivered
-from leveret.broker.pause import pause, resume
 from leveret.broker.queue_jobs import Browse, Delete, Filter, Forward, Job, Redrive, Scope, matching
 from leveret.broker.vhost import Vhost
 from leveret.queues.declared_queue import DeclaredQueue
@@ -49,7 +48,7 @@ class QueueJobs:
 
     def delete_messages(self, queue: str, *, limit: int | None = None, selector: str | None = None) -> JobResult:
         job = self._run(lambda target, scope: Delete(target, self._broker.background, scope), queue, limit, selector)
-        return _told(job)
+        return _result(job)
 
     def move_messages(
         self,
@@ -61,12 +60,12 @@ class QueueJobs:
         limit: int | None = None,
         selector: str | None = None,
     ) -> JobResult:
-        """Publish them by the exchange; without a routing key by the one they came with."""
+        """Publish them to the exchange, with the given routing key or their own."""
 
         def make(target: DeclaredQueue, scope: Scope) -> Forward:
             return Forward(self._vhost, target, self._broker.background, exchange, routing_key, scope, keeps=copy)
 
-        return _told(self._run(make, queue, limit, selector))
+        return _result(self._run(make, queue, limit, selector))
 
     def redrive(
         self,
@@ -87,10 +86,10 @@ class QueueJobs:
         return RedriveResult(job.looked_at, job.done, job.skipped, dict(job.origins))
 
     def pause(self, queue: str) -> None:
-        self._call(lambda: pause(self._vhost, self._vhost.queue(queue)))
+        self._call(lambda: self._vhost.pause_queue(self._vhost.queue(queue)))
 
     def resume(self, queue: str) -> None:
-        self._call(lambda: resume(self._vhost, self._vhost.queue(queue)))
+        self._call(lambda: self._vhost.resume_queue(self._vhost.queue(queue)))
 
     def _run(
         self, make: Callable[[DeclaredQueue, Scope], JobT], queue: str, limit: int | None, selector: str | None
@@ -109,5 +108,5 @@ class QueueJobs:
         return job  # type: ignore[return-value]
 
 
-def _told(job: Job) -> JobResult:
+def _result(job: Job) -> JobResult:
     return JobResult(job.looked_at, job.done, job.skipped)

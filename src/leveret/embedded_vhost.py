@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import Literal, Protocol, TypeVar
 
 from leveret.broker.access import in_process_access
+from leveret.broker.caller import ExchangeFlags, QueueFlags
 from leveret.broker.local import Delivered, LocalSession
 from leveret.broker.policies import Policies
 from leveret.broker.policy import Policy
@@ -17,7 +18,7 @@ from leveret.config import Settings
 from leveret.embedded_jobs import QueueJobs
 from leveret.node import Node
 from leveret.routing.bindings import Binding, Destination
-from leveret.server.callbacks import Callback, CallbackThread
+from leveret.server.calls import Callback, CallbackThread
 from leveret.wire.fields import Table, decode_table, encode_short, encode_table
 from leveret.wire.properties import Properties
 
@@ -77,8 +78,8 @@ class EmbeddedVhost:
         arguments: Mapping[str, object] | None = None,
     ) -> None:
         caller, table = self.session.caller, _as_sent(name, arguments)
-        options = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-        self._call(lambda: caller.declare_exchange(name, type, arguments=table, **options))
+        flags: ExchangeFlags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        self._call(lambda: caller.declare_exchange(name, type, arguments=table, **flags))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         self._call(lambda: self.session.caller.delete_exchange(name, if_unused=if_unused))
@@ -94,8 +95,8 @@ class EmbeddedVhost:
     ) -> str:
         """Returns the name of the queue, which is generated if ``name`` is empty."""
         caller, table = self.session.caller, _as_sent(name, arguments)
-        options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
-        return self._call(lambda: caller.declare_queue(name, arguments=table, **options).name)
+        flags: QueueFlags = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
+        return self._call(lambda: caller.declare_queue(name, arguments=table, **flags).name)
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
         return self._call(lambda: self.session.caller.delete_queue(name, if_unused=if_unused, if_empty=if_empty))

@@ -71,7 +71,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def resident_memory() -> int | None:
-    """Bytes of RAM that this process uses; None where the system has no cheap way to tell."""
+    """Bytes of RAM that this process uses; None where the system has no cheap way to read it."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -84,7 +84,7 @@ def give_back_memory() -> None:
     million objects that refer to others, 3 ms for a few. The trim itself took 0.2 ms with a heap of 500 MiB.
 
     Python keeps small blocks of freed objects for new ones, each of which holds a megabyte of them back: a full
-    collection drops these. The C library keeps what is not at the end of its heap until it is asked (glibc only).
+    collection drops these. glibc keeps memory that is not at the end of its heap until malloc_trim is called.
     """
     gc.collect()
     trim = _malloc_trim()

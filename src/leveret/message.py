@@ -6,7 +6,7 @@
 * traits: the properties that the broker acts on. Messages without a deadline share constants, one for each
   priority, so that such a message costs one tuple and one bytes object and no more.
 
-A tuple and not a class: making a tuple costs a tenth of calling a class, and fan-out hands one list of them to every
+A tuple and not a class: making a tuple costs a tenth of calling a class, and fan-out passes one list of them to every
 queue as it is. What belongs to one queue alone (its sequence there, how often it was delivered) is not in the message:
 the sequence follows from the place in the queue's lane, the count is kept with the delivery.
 """

@@ -12,13 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from leveret.broker.broker import Broker
-from leveret.broker.global_parameters import gather_global_parameters
-from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
-from leveret.broker.stream_restoration import (
+from leveret.broker.parameters import gather_global_parameters
+from leveret.broker.restoration import (
     close_streams,
+    load_seen,
     load_streams,
     open_streams,
     remove_orphans,
+    restore_definitions,
+    restore_messages,
     restore_streams,
 )
 from leveret.clock import Clock
@@ -32,26 +34,25 @@ from leveret.pipeline.context import PipelineContext
 from leveret.routing.bounds import Bounds
 from leveret.server.admission import Admission
 from leveret.server.amqp_protocol import AmqpProtocol
-from leveret.server.certificates import Certificates
-from leveret.server.first_login import (
+from leveret.server.certificates import Certificates, TlsFiles
+from leveret.server.flusher import Flusher
+from leveret.server.initial_definitions import (
     FirstLogin,
     ShowFirstLogin,
+    create_definitions,
     generate_login,
     has_well_known_login,
     opens_to_a_network,
 )
-from leveret.server.flusher import Flusher
-from leveret.server.initial_definitions import create_definitions
 from leveret.server.listener import Listener, most_unfinished
 from leveret.server.logins import Logins
 from leveret.server.loop_watch import LoopWatch
 from leveret.server.periodic_checks import PeriodicChecks
+from leveret.server.proxy_header import TrustedProxies
 from leveret.server.readiness import Readiness
 from leveret.server.settings_reload import compare, log_reload
 from leveret.server.stomp_protocol import StompProtocol
 from leveret.server.ticker import Ticker
-from leveret.server.tls import TlsFiles
-from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.limits import Limits
 from leveret.session.settlement import Settlement
 from leveret.sharding.sharding import Sharding
@@ -247,18 +248,18 @@ class Node:
     async def _open_amqp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.amqp_port is not None:
-            await self._open("amqp", listener.listen, settings.amqp_port, None)
+            await self._open("amqp", listener.amqp.listen, settings.amqp_port, None)
         if self._certificates is not None and settings.amqps_port is not None:
-            context = self._certificates.add_listener(listener.renew, asks_clients=True)
-            await self._open("amqps", listener.listen, settings.amqps_port, context)
+            context = self._certificates.add_listener(listener.amqp.renew, asks_clients=True)
+            await self._open("amqps", listener.amqp.listen, settings.amqps_port, context)
 
     async def _open_stomp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.stomp_port is not None:
-            await self._open("stomp", listener.listen_for_stomp, settings.stomp_port, None)
+            await self._open("stomp", listener.stomp.listen, settings.stomp_port, None)
         if self._certificates is not None and settings.stomps_port is not None:
-            context = self._certificates.add_listener(listener.renew_stomp, asks_clients=True)
-            await self._open("stomps", listener.listen_for_stomp, settings.stomps_port, context)
+            context = self._certificates.add_listener(listener.stomp.renew, asks_clients=True)
+            await self._open("stomps", listener.stomp.listen, settings.stomps_port, context)
 
     async def _open_http(self, logins: Logins) -> None:
         settings = self.settings
@@ -359,7 +360,7 @@ class Node:
         self._readiness.ready(status)
 
     def _apply(self, settings: Settings) -> None:
-        """Pass the settings that are declared ``live`` on; the others are as before."""
+        """Apply the settings that are declared ``live``; the others stay as they are."""
         self.settings = settings
         self._pipeline.max_message_size = settings.max_message_size
         if self._api is not None:

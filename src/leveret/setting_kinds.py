@@ -1,6 +1,6 @@
 """The kinds of settings: what each accepts, from a TOML value or from the text of a flag or variable.
 
-A parser raises ValueError; ``config`` adds which setting it was, where the value came from and what is accepted.
+A parser raises ValueError; ``config`` adds the name of the setting, the source of the value and the accepted values.
 """
 
 from __future__ import annotations

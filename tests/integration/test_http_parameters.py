@@ -11,7 +11,7 @@ import pika.exceptions
 import pytest
 
 from leveret import Broker
-from leveret.broker.global_parameters import CLUSTER_ID, COMPONENT
+from leveret.broker.parameters import CLUSTER_ID, COMPONENT
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.delivery.selector import compile_selector, selectable
-from leveret.delivery.selector_tokens import KEYWORDS
+from leveret.delivery.selector_parser import KEYWORDS
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.types import make_exchange

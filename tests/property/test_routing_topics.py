@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leveret.routing.bindings import Destination
 from leveret.routing.bounds import RoutingRefused, RoutingWork
-from leveret.routing.topic_trie import TopicTrie
+from leveret.routing.topic import TopicTrie
 
 words = st.sampled_from(["a", "b", "", "*", "#"])
 patterns = st.lists(words, max_size=7).map(".".join)

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.queues import stream_readers, stream_recent
+from leveret.queues import stream_readers
 from leveret.queues.stream import StreamQueue
 from leveret.wire.content import body_of
 from leveret.wire.methods import BasicAck, BasicCancel, BasicConsume, BasicNack, BasicQos, ConfirmSelect
@@ -20,7 +20,7 @@ from tests.support.stored_harness import StoredHarness, StoredLife
 
 SMALL = {"LEAST_READ": 200, "MOST_READ": 600, "BURST": 7, "AHEAD": 5, "LOOKS": 6}
 USUAL = {name: getattr(stream_readers, name) for name in SMALL}
-USUAL_RECENT = stream_recent.MOST_BYTES
+USUAL_RECENT = stream_readers.MOST_BYTES
 NAMES = {"ann": None, "ben": "red"}  # and what they filter by
 KINDS = ["red", "blue"]
 ARGUMENTS = {
@@ -50,12 +50,12 @@ class StreamMachine(RuleBasedStateMachine):
         super().__init__()
         for name, value in SMALL.items():
             setattr(stream_readers, name, value)
-        stream_recent.MOST_BYTES = 1500
+        stream_readers.MOST_BYTES = 1500
 
     def teardown(self) -> None:
         for name, value in USUAL.items():
             setattr(stream_readers, name, value)
-        stream_recent.MOST_BYTES = USUAL_RECENT
+        stream_readers.MOST_BYTES = USUAL_RECENT
 
     @initialize()
     def start(self) -> None:

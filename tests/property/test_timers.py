@@ -10,6 +10,7 @@ from leveret.broker import timers as module
 from leveret.broker.timers import Timer, Timers
 from leveret.clock import FrozenClock
 from leveret.message import NEVER
+from tests.support.spies import SpyLoop
 
 SWEEP_FROM = module.SWEEP_FROM
 
@@ -24,7 +25,7 @@ class TimersMachine(RuleBasedStateMachine):
         self.expected: list[tuple[float, int]] = []  # (moment, number of the timer), in the order made
         self.fired: list[tuple[float, int]] = []
         self.earliest_told = NEVER
-        self.timers.rearm = self._told
+        self.timers.attach(SpyLoop(self._told))
 
     def teardown(self) -> None:
         module.SWEEP_FROM = SWEEP_FROM

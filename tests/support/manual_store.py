@@ -40,6 +40,16 @@ def run_job(job: Callable[[], object], done: Callable[[object], None]) -> None:
     done(result)
 
 
+class JobList:
+    """A worker whose jobs wait in a list until the test runs them."""
+
+    def __init__(self, jobs: list[Job]) -> None:
+        self._jobs = jobs
+
+    def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self._jobs.append((job, done))
+
+
 class ManualStore(Store):
     def __init__(self, disk: VirtualDisk, clock: Clock, segment_size: int = 64 << 10) -> None:
         super().__init__(Path("nowhere"), segment_size=segment_size, synced=True, clock=clock)

@@ -142,7 +142,7 @@ class Harness:
             memory_high_watermark=memory_high_watermark,
             resident=lambda: None,
         )
-        self.broker.wake = self._wake
+        self.broker.attach(self)
         self.limits = limits or Limits()
         self.clients: list[Client] = []
         self._woken = False
@@ -170,8 +170,11 @@ class Harness:
 
     # ---- turns and time
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self._woken = True
+
+    def rearm(self) -> None:
+        """Time moves by ``advance`` only."""
 
     def rest(self) -> None:
         """Run the broker until it is idle, and pass clients their bytes as far as they read."""

@@ -23,10 +23,14 @@ class ManualLog:
         self.copies = copies
         self.waiting: list[Submitted] = []  # has not been received
         self.received: list[Submitted] = []  # has not been granted
+        self.syncs: list[Receipt] = []  # of what was settled
 
     def submit(self, size: int, timed: bool, publish: PendingPublish) -> None:
         receipts = [publish.open() for _ in range(self.copies)]
         self.waiting.append(Submitted(publish, receipts, size, timed))
+
+    def sync(self, publish: PendingPublish) -> None:
+        self.syncs.append(publish.open())
 
     def receive(self, number: int | None = None) -> None:
         """The queue enqueues the next of the runs, or all."""
@@ -44,6 +48,8 @@ class ManualLog:
                 receipt.granted()
         if copy is None:
             self.received.clear()
+            for receipt in self._take_syncs():
+                receipt.granted()
 
     def let_in(self, number: int | None = None) -> None:
         self.receive(number)
@@ -53,6 +59,8 @@ class ManualLog:
         for run in self.waiting:
             run.receipts[0].refused()
         self.waiting.clear()
+        for receipt in self._take_syncs():
+            receipt.refused()
 
     def lose(self) -> None:
         """The other node is gone."""
@@ -62,23 +70,29 @@ class ManualLog:
         for run in runs:
             for receipt in run.receipts:
                 receipt.lost()
+        for receipt in self._take_syncs():
+            receipt.lost()
+
+    def _take_syncs(self) -> list[Receipt]:
+        syncs, self.syncs = self.syncs, []
+        return syncs
 
 
 class RemoteQueue(ClassicQueue):
-    __slots__ = ("remote_log",)
+    __slots__ = ()
+
+    remote_log: ManualLog
 
     def die(self) -> int:
-        assert isinstance(self.remote_log, ManualLog)
         self.remote_log.lose()
         return super().die()
 
 
 def make_remote(vhost: Vhost, name: str, copies: int = 1) -> ManualLog:
-    """Put a queue that answers later in the place of one that was declared."""
-    old = vhost.queues[name]
-    queue = vhost.queues[name] = RemoteQueue(
-        old.id, name, vhost.name, old.options, old.context, durable=old.durable, arguments=old.arguments
-    )
-    log = queue.remote_log = ManualLog(queue, copies)
-    vhost.epoch += 1  # routes name the old queue
+    """Make a declared queue, with the messages in it, one that answers later."""
+    queue = vhost.queues[name]
+    assert isinstance(queue, ClassicQueue)
+    log = ManualLog(queue, copies)
+    queue.__class__ = type("RemoteQueue", (RemoteQueue,), {"__slots__": (), "remote_log": log})
+    vhost.epoch += 1  # routes name the queue as an ordinary one
     return log

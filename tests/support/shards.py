@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leveret.queues.classic import ClassicQueue
 from leveret.sharding.ordered_slots import OrderedSlots
-from leveret.sharding.shard_names import shard_name
+from leveret.sharding.sharded_exchange import shard_name
 from leveret.sharding.sharding import Sharding
 from leveret.wire.content import body_of
 from tests.support.peer_pair import Client, Harness

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from leveret.backlog.context import MemoryGauge
@@ -13,6 +13,7 @@ from leveret.delivery.consumer import Consumer, Source
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Address, Message, Traits
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import QueueCallbacks, QueueContext
+from leveret.queues.declared_queue import Declaration
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
 from leveret.store.log import GRANTED, Log, Placement
@@ -43,6 +44,20 @@ def messages(*bodies: bytes) -> list[Message]:
 
 def size_of(run: Sequence[Message]) -> int:
     return sum(len(content) for content, _, _ in run)
+
+
+class SpyLoop:
+    """An event loop that counts wakes and reports new deadlines."""
+
+    def __init__(self, rearm: Callable[[], None] = lambda: None) -> None:
+        self.wakes = 0
+        self._rearm = rearm
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def rearm(self) -> None:
+        self._rearm()
 
 
 class Given(NamedTuple):
@@ -161,16 +176,9 @@ class QueueHarness:
         """Arguments are named without x- and with underscores."""
         table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
         self._ids += 1
-        return ClassicQueue(
-            self._ids,
-            name,
-            "/",
-            QueueOptions.of(table, durable),
-            self.context,
-            durable=durable,
-            auto_delete=auto_delete,
-            arguments=table,
-        )
+        options = QueueOptions.of(table, durable)
+        declared = Declaration(self._ids, name, "/", options, durable, auto_delete, arguments=table)
+        return ClassicQueue(declared, self.context)
 
     def publish(self, queue: ClassicQueue, *run: Message) -> None:
         queue.publish(list(run), size_of(run), any(traits.deadline != NEVER for _, _, traits in run))

@@ -14,18 +14,20 @@ from __future__ import annotations
 from random import Random
 
 from leveret.broker.broker import Broker
-from leveret.broker.restoration import load_seen, restore_definitions, restore_messages
-from leveret.broker.stream_restoration import (
+from leveret.broker.restoration import (
     close_streams,
+    load_seen,
     load_streams,
     open_streams,
     remove_orphans,
+    restore_definitions,
+    restore_messages,
     restore_streams,
 )
 from leveret.clock import FrozenClock
 from leveret.session.limits import Limits
 from leveret.wire.content import body_of
-from tests.support.manual_store import Job, ManualStore, run_job
+from tests.support.manual_store import Job, JobList, ManualStore, run_job
 from tests.support.peer_pair import Harness
 from tests.support.virtual_disk import VirtualDisk
 
@@ -62,10 +64,9 @@ class StoredHarness(Harness):
             queue_memory=queue_memory,
             stream_disk=self.disk,
         )
-        self.broker.wake = self._wake
+        self.broker.attach(self)
         self.stream_jobs: list[Job] = []
-        self.broker.write_stream = lambda job, done: self.stream_jobs.append((job, done))
-        self.broker.read_stream = lambda job, done: self.store.in_worker(job, done)
+        self.broker.stream_workers.attach(JobList(self.store.jobs), JobList(self.stream_jobs))
         self.limits = Limits()
         self.clients = []
         self.is_slow = False

@@ -14,13 +14,14 @@ from leveret.broker.parameters import Parameters
 from leveret.broker.stream_offsets import StreamOffsets
 from leveret.errors import ResourceFault
 from leveret.message import PERSISTENT, Message
+from leveret.queues.declared_queue import Declaration
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
 from leveret.store.definitions import Change
 from leveret.wire.content import make_content, properties_of
 from leveret.wire.properties import Properties
 from tests.support.callback_listener import CallbackListener
-from tests.support.manual_store import DiskHarness, Job, run_job
+from tests.support.manual_store import DiskHarness, Job, JobList, run_job
 from tests.support.spies import ADDRESS, SpyConsumer, message
 
 MOST_STEPS = 10_000
@@ -34,8 +35,7 @@ class StreamHarness(DiskHarness):
         self.is_read_only = False
         context = self.context
         context.stream_disk = self.disk
-        context.write_stream = lambda job, done: self.stream_jobs.append((job, done))
-        context.read_stream = lambda job, done: self.store.in_worker(job, done)
+        context.stream_workers.attach(JobList(self.store.jobs), JobList(self.stream_jobs))
         self.callbacks.set_alarm = self._alarm  # type: ignore[method-assign]
         self.offsets = context.stream_offsets = StreamOffsets(Parameters("/", self._record))
         self.log.listener = CallbackListener(self._granted)
@@ -60,7 +60,8 @@ class StreamHarness(DiskHarness):
         """Arguments are named without x- and with underscores."""
         table = {"x-queue-type": "stream", **{f"x-{key.replace('_', '-')}": each for key, each in arguments.items()}}
         self._ids += 1
-        return StreamQueue(self._ids, name, "/", QueueOptions.of(table, durable=True), self.context, arguments=table)
+        options = QueueOptions.of(table, durable=True)
+        return StreamQueue(Declaration(self._ids, name, "/", options, arguments=table), self.context)
 
     def reader(self, stream: StreamQueue, credit: int = 1000, *, tag: str = "spy", **arguments: object) -> SpyConsumer:
         """Arguments are named without x-stream- and with underscores."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from leveret.broker.dead_letters import DEATHS, FIRST_DEATH
-from leveret.broker.queue_jobs import readable_properties
+from leveret.broker.publish_rules import readable_properties
 from leveret.http.errors import BadRequest
 from leveret.message import Message
 from leveret.wire.fields import FieldValue

@@ -16,13 +16,13 @@ from leveret.api.views.parameter import parameters_of
 from leveret.api.views.user import keep_pending_hash, user_row
 from leveret.api.views.vhost import facts_of
 from leveret.broker.broker import Broker
-from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
 from leveret.http.listings import viewed
 from leveret.http.rows import Row
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
+from leveret.routing.types import PREDECLARED
 from leveret.version import VERSION
 
 RABBITMQ_VERSION = "3.13.7"  # reported to tools

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from leveret.broker.broker import Broker
-from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.http.authorization import LONGEST_NAME, refuse_bad_name
@@ -14,6 +13,7 @@ from leveret.http.errors import BadRequest
 from leveret.http.rows import Row
 from leveret.http.values import excerpt, is_encodable
 from leveret.routing.exchange import Exchange
+from leveret.routing.types import PREDECLARED
 
 State = Literal["created", "changed", "existing"]
 Key = tuple[str, str]  # virtual host, name

@@ -20,7 +20,8 @@ from leveret.api.message_browser import Look, sieve_of
 from leveret.api.published_message import body_from, properties_from, published_object
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession
-from leveret.broker.queue_jobs import Seen, readable_properties
+from leveret.broker.publish_rules import readable_properties
+from leveret.broker.queue_jobs import Seen
 from leveret.http.amqp_values import (
     as_bad_request,
     exchange_name,

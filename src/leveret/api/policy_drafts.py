@@ -13,9 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.broker.policy import APPLY_TO, EXCHANGE
+from leveret.broker.policy import APPLY_TO, EXCHANGE, Matches, name_matcher
 from leveret.broker.policy_keys import ARGUMENTS, KEYS, PolicyKey
-from leveret.broker.policy_pattern import Matches, name_matcher
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
 from leveret.http.authorization import seen_vhost

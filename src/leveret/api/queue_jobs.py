@@ -23,7 +23,6 @@ from leveret.api.message_browser import STEP_BYTES, TimedSieve, sieve_of, sieve_
 from leveret.backlog.lane import Waiting
 from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker
-from leveret.broker.pause import pause, resume
 from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_values import (
@@ -249,10 +248,10 @@ class _QueueJobs:
     # ---- pause and resume
 
     async def pause(self, request: Request) -> Response:
-        return await self._change(request, pause)
+        return await self._change(request, Vhost.pause_queue)
 
     async def resume(self, request: Request) -> Response:
-        return await self._change(request, resume)
+        return await self._change(request, Vhost.resume_queue)
 
     async def _change(self, request: Request, change: Callable[[Vhost, DeclaredQueue], None]) -> Response:
         await declared(request)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.views.message import decoded_row, properties_row
 from leveret.api.views.stream import Partitioned, StreamView, find_partitioned
-from leveret.broker.queue_jobs import readable_properties
+from leveret.broker.publish_rules import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.errors import StoreError
 from leveret.http.amqp_values import path_name

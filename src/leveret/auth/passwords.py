@@ -47,7 +47,7 @@ LONGEST_PART = 88  # characters of salt and of digest: 64 bytes in base64
 
 @cache
 def hasher() -> PasswordHasher:
-    """Holds parameters only, no state: safe to share between threads. argon2 comes with the first password: 25 ms."""
+    """Has parameters and no state, so threads may share it. The first password imports argon2, which takes 25 ms."""
     from argon2 import PasswordHasher
     from argon2.low_level import Type
 
@@ -79,7 +79,7 @@ def verify_password(password_hash: str, password: str) -> bool:
 
 
 def verify_unknown_user(password: str) -> None:
-    """Take as long as verifying a password, so that an unknown user cannot be told from a wrong password."""
+    """Take as long as verifying a password, so that an unknown user cannot be distinguished from a wrong password."""
     verify_password(UNKNOWN_USER, password)
 
 

@@ -42,7 +42,7 @@ class Secret:
 
         A weak hash is replaced by argon2id, since the password is known now. The secret remains the same object, so the
         user's sessions and requests continue. Two threads may both compute a hash: both are valid, the last one is
-        kept. The hash is assigned before the plain text is removed, so that a thread always sees one of them.
+        kept. The hash is assigned before the plain text is removed, so that a thread always finds one of them.
         """
         pending, known = self.pending, self.hash
         if known is not None:

@@ -1,4 +1,4 @@
-"""The backlog of a queue: the messages that wait in it, in memory and on disk, and what they count for.  Hot path.
+"""The backlog of a queue: the messages that wait in it, in memory and on disk, and their counts.  Hot path.
 
 Theory of operation. A backlog has one lane per priority (lane.py). Its parts exist only where they are needed:
 
@@ -22,9 +22,8 @@ from leveret.backlog.context import PER_MESSAGE, BacklogContext
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.deadlines import Deadlines
 from leveret.backlog.delayed import DelayedMessages
-from leveret.backlog.lane import Lane
+from leveret.backlog.lane import Cleared, Lane
 from leveret.backlog.pager import Pager
-from leveret.backlog.removal import Removal
 from leveret.backlog.scattered_read import ScatteredRead
 from leveret.backlog.watermarks import Watermarks
 from leveret.message import NEVER, Message
@@ -33,6 +32,8 @@ from leveret.store.recovered_deadlines import RecoveredDeadlines
 
 Observer = Callable[[Any], None]  # gets the queue after each drain
 TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) of each
+
+AT_ONCE = 1_000  # messages between two checks of the time slice
 
 
 class LeftLane(Protocol):
@@ -91,7 +92,7 @@ class Backlog:
         self.unacked = 0
         self.bytes = 0  # of content, ready and unacknowledged
         self.held = 0  # of these, unacknowledged
-        self.accounted = 0  # what the gauge was told of them
+        self.accounted = 0  # bytes counted in the gauge
         self.ttl: float | None = None
         self.deadlines: Deadlines | None = None
         self.delayed: DelayedMessages | None = None
@@ -274,8 +275,6 @@ class Backlog:
         if self.pager is not None:
             self.pager.pages.forget(self.id)
             self.pager.tell_waiting()
-            if self.pager.leases is not None:
-                self.pager.leases.queue_deleted()
 
     def read_expired(self, lane: Lane, sequences: Sequence[int], take: TakeRead) -> int:
         """Remove messages that are on disk only from their lane: how many were still there.
@@ -325,3 +324,27 @@ class Backlog:
             number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
             if number > 0:
                 log.returned(self.id, lane.number, lane.page_start, number, 0)
+
+
+class Removal:
+    """A background task that frees the messages which a purged or deleted queue held in memory: a million of them take
+    long. They have left their lanes and the log; if the queue still exists, it counts their bytes."""
+
+    def __init__(self, queue: Backlog, cleared: list[Cleared]) -> None:
+        self._queue = queue
+        self._cleared = cleared
+
+    def step(self) -> bool:
+        queue = self._queue
+        time_slice = queue.context.background.new_slice()
+        while self._cleared:
+            number, size = self._cleared[-1].pop_some(AT_ONCE)
+            if queue.alive:
+                queue.bytes -= size
+            if number < AT_ONCE:
+                self._cleared.pop()
+            if time_slice.is_over:
+                break
+        if queue.alive:
+            queue.account()
+        return bool(self._cleared)

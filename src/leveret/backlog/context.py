@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from leveret.clock import TimeSlice
+from leveret.message import NEVER
 from leveret.store.log import Log
 from leveret.store.pages import Pages
 
@@ -18,7 +19,7 @@ class Cancellable(Protocol):
 
 
 class Drainable(Protocol):
-    """A queue, as the broker sees it at the end of a tick."""
+    """A queue, as the broker uses it at the end of a tick."""
 
     @property
     def name(self) -> str: ...
@@ -89,3 +90,29 @@ class BacklogContext:
     dirty: list[Drainable] = field(default_factory=list)  # queues to drain before this tick ends
     watches_all: bool = False  # every deadline has an entry, also where checking the front would be enough
     background: BackgroundTasks = field(default_factory=AtOnce)
+
+
+class NextTimer:
+    """One timer for a part of a queue: calls back at the earliest requested time. The callback requests the next."""
+
+    __slots__ = ("_call", "_context", "_timer")
+
+    def __init__(self, context: BacklogContext, call: Callable[[], None]) -> None:
+        self._context = context
+        self._call = call
+        self._timer: tuple[float, Cancellable] | None = None
+
+    def no_later_than(self, when: float) -> None:
+        if when == NEVER or (self._timer is not None and self._timer[0] <= when):
+            return
+        self.stop()
+        self._timer = (when, self._context.schedule(when, self._due))
+
+    def _due(self) -> None:
+        self._timer = None
+        self._call()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer[1].cancel()
+            self._timer = None

@@ -33,7 +33,7 @@ class QueueCounters:
         self.redelivered = 0
         self.acked = 0
         self.requeued = 0
-        self.dropped = 0  # rejected without requeue, too many, or came back too often
+        self.dropped = 0  # rejected without requeue, over a length limit, or over the delivery limit
         self.dead_lettered = 0  # of the dropped and expired: sent on
         self.duplicates = 0  # seen before, and not taken
         self.refused = 0  # not taken because the queue was full

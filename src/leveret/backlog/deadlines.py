@@ -4,7 +4,7 @@ A message expires at the earlier of its own expiration and its queue's TTL, at a
 only have the queue's TTL expire in the order of the lane, so checking the front of each lane is enough for them; the
 same is true for each message that expires no earlier than all messages before it in its lane. ``Lane.in_turn`` is the
 latest deadline up to which that holds; a message without a deadline makes it infinite until the lane is empty again.
-Messages that may expire before those in front of them, and messages that came back, have an entry in a heap. An entry
+Messages that may expire before those in front of them, and requeued messages, have an entry in a heap. An entry
 may outlive its message (if it was delivered); such entries are dropped when they come up, at the latest when they have
 become the larger part of the heap.
 """
@@ -86,7 +86,7 @@ class Deadlines:
     def collect(self, now: float, on_disk: int = ON_DISK_AT_ONCE, most: int = UNLIMITED) -> list[Expired]:
         """Remove what is due and was offered to the consumers at least once (TTL 0 waits for that).
 
-        Stops at ``most`` messages, or at ``on_disk`` messages that are on disk only; the next call goes on.
+        Stops at ``most`` messages, or at ``on_disk`` messages that are on disk only; the next call continues.
         """
         self._kept = min(self._kept, len(self._heap))
         if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * max(sum(map(len, self._lanes)), self._kept):
@@ -131,7 +131,7 @@ class Deadlines:
         """Drop the entries of messages that no longer wait; unacknowledged ones get a new entry when they return."""
         waiting = {lane.number << SEQUENCE_BITS | sequence for lane in self._lanes for sequence, _, _ in lane}
         kept = {entry for entry in self._heap if entry & PLACES in waiting or self._is_paged(entry)}
-        self._heap = list(kept)  # one for each message, however often it came back
+        self._heap = list(kept)  # one for each message, however often it was requeued
         heapify(self._heap)
         self._kept = len(self._heap)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from leveret.backlog.next_timer import NextTimer
+from leveret.backlog.context import NextTimer
 from leveret.message import Message
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """One line of waiting messages, first in, first out.  Hot path.
 
 Theory of operation. ``ready`` holds messages with consecutive sequences; ``head`` is the sequence of ready[0], so a
-message does not store its own number. Messages are only taken from the front, so a message that comes back (nack,
+message does not store its own number. Messages are only taken from the front, so a message that is returned (nack,
 closed connection) has a lower sequence than everything in ``ready``: it waits in ``returned``, a heap by sequence, and
 is delivered before all others. A returned message is back in its place without moving any other message.
 
@@ -237,7 +237,7 @@ class Lane:
         return sequence, 0, message
 
     def clear(self) -> Cleared:
-        """Remove everything, in constant time; sequences go on from where they were."""
+        """Remove everything, in constant time; sequences continue."""
         cleared = Cleared(self.head, self.ready, self.page_stop, self.fresh, self.returned, self.holes > 0)
         self.head = self.tail
         self.ready, self.fresh, self.returned = type(self.ready)(), type(self.fresh)(), []

@@ -9,16 +9,15 @@ has passed them. A range may outlive its lease; its messages are then in memory,
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 
 class LeaseRanges:
-    __slots__ = ("_missed", "_ranges", "bytes", "number", "queue_deleted")
+    __slots__ = ("_missed", "_ranges", "bytes", "number")
 
     def __init__(self) -> None:
         self.number = 0  # messages that are leased
         self.bytes = 0  # of their content
-        self.queue_deleted: Callable[[], None] = lambda: None  # drops the leases
         self._ranges: dict[int, list[tuple[int, int]]] = {}  # by lane: first, stop; in order and not adjacent
         self._missed: set[tuple[int, int]] = set()  # (lane, sequence) of those that expired while they were leased
 

@@ -8,7 +8,7 @@ the disk as long as reading is faster than consuming, and the loop never does.
 
 A recovered queue starts with all of its messages on disk.
 
-Length: what is in memory and what is on disk only is one decision, which every method here keeps to.
+Length: all methods maintain one invariant, the division of a lane into memory and disk.
 """
 
 from __future__ import annotations
@@ -384,7 +384,7 @@ class Pager:
         return lane.number in self._loading
 
     def is_untouched(self, lane: Lane) -> bool:
-        """Nothing of the stretch on disk was ever leased, and no message of the lane came back."""
+        """Nothing of the stretch on disk was ever leased, and no message of the lane was requeued."""
         return self.leases is None and not self.pages.has_tries(self._queue.id, lane.number)
 
     def is_leased(self, lane: Lane, sequence: int) -> bool:

@@ -1,4 +1,4 @@
-"""Reads messages that lie scattered over a lane on disk.
+"""Reads messages that are scattered over a lane on disk.
 
 There may be thousands, anywhere in the lane: neighbours are read together, one stretch after the other, so that neither
 the reader nor memory is flooded.
@@ -14,7 +14,7 @@ from leveret.store.pages import Loaded, Pages
 
 STRETCH = 512  # messages; each is processed when it was read, which takes its time
 STRETCH_BYTES = 1 << 20
-SMALL_GAP = 64  # sequences; reading so many in vain is cheaper than reading twice
+SMALL_GAP = 64  # sequences: reading these unnecessarily is cheaper than a second read
 
 
 class ScatteredRead:

@@ -2,9 +2,9 @@
 
 A walk visits the messages in the order in which they would be delivered, some at a time (``step``), so that a queue of
 millions never holds the loop. Messages on disk only are read ahead in the worker; ``step`` returns False meanwhile, and
-``on_progress`` is called when it can go on. Messages that arrive or leave during the walk may be visited or not; none
-is visited twice unless it was returned in between. The visitor returns whether it takes the message: such a message
-leaves its lane and keeps its place in the log until the visitor releases it.
+``on_progress`` is called when it can continue. Messages that arrive or leave during the walk may be visited or not;
+none is visited twice unless it was returned in between. The visitor returns whether it takes the message: such a
+message leaves its lane and keeps its place in the log until the visitor releases it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Walk:
         self._returned: list[Waiting] | None = None  # of the current lane, not visited yet
         self._still_returned: set[int] | None = None  # ids of those that are still there
         self._at = 0  # the next sequence of the current lane
-        self._stop = 0  # the end of the lane when the walk came to it
+        self._stop = 0  # the end of the lane when the walk reached it
         self._line = DequeReader()
         self._read: deque[Loaded] = deque()  # messages of the lane that were read from disk
         self._read_upto = 0

@@ -1,7 +1,7 @@
 """The permissions of one user in one virtual host, compared with the permission rules.
 
-Every protocol checks here and refuses with the same texts. No other module asks ``Permissions`` whether a user may do
-something (tests/test_architecture.py).
+Every protocol checks here and refuses with the same texts. No other module looks permissions up
+(tests/test_architecture.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from leveret.auth.permissions import EVERYTHING, Kind, Permissions
 from leveret.auth.users import User
 from leveret.broker.permission_rules import NO_ARGUMENTS, Arguments, Need, Operation, Subject, TopicNeed, needs_of
-from leveret.broker.pools import Pool
 from leveret.broker.publish_rules import PUBLISH
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import Pool, Vhost
 from leveret.errors import AccessRefused, NotAllowed, PreconditionFailed
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class UserAccess(NamedTuple):
     ) -> None:
         """AccessRefused unless the user has every permission that the operation needs."""
         if self.permissions.permits_everything(self.user, self.vhost.name):
-            return  # most users; a publish with a new routing key comes here
+            return  # most users; called for each publish with a new routing key
         for need in needs_of(self.vhost, operation, Subject(name, source, keys, arguments)):
             if not self.allows(need):
                 raise AccessRefused(self._refusal(need))
@@ -88,7 +87,7 @@ class UserAccess(NamedTuple):
 
     def pool(self, name: str) -> Pool | None:
         """The pool of this name. None as well if the user has no permission on the name or a queue of the pool: using
-        the name is then refused as that of any queue, which does not tell whether there is a pool."""
+        the name is then refused like that of any queue, which does not reveal whether there is a pool."""
         found = self.vhost.pools.get(name)
         if found is None or not (self.has_any(name) or any(self.has_any(queue.name) for queue in found.local())):
             return None

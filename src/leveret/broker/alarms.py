@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from leveret.backlog.context import MemoryGauge
+from leveret.logs import get_log
 
 CALM = 0.9
 RESIDENT = 1.2  # of the watermark
@@ -28,6 +29,7 @@ HEADROOM = 64 << 20  # bytes above the resident size at the start that are never
 PATIENCE = 60  # looks, of which there are two a second
 
 EXCEEDED = "memory high watermark exceeded"
+Listener = Callable[[str, Mapping[str, object]], None]
 
 
 class MemoryAlarm:
@@ -75,7 +77,7 @@ class MemoryAlarm:
         return counted if resident is None else min(counted, resident)
 
     def look(self, resident: int | None) -> None:
-        """The resident size as it is now; asked for from time to time, whatever the gauge shows."""
+        """The current resident size; called regularly, whatever the gauge shows."""
         self._seen = resident
         if resident is None or self._baseline is None:
             return
@@ -114,7 +116,28 @@ class MemoryAlarm:
 
 
 def blocked_reason(alarms: Mapping[str, str]) -> str:
-    """What ``connection.blocked`` says, in RabbitMQ's words where RabbitMQ has the alarm."""
+    """The reason in ``connection.blocked``, with RabbitMQ's wording where RabbitMQ has the alarm."""
     low = " & ".join(name for name in ("disk", "memory") if name in alarms)
     others = [reason for name, reason in alarms.items() if name not in ("disk", "memory")]
     return ", ".join([f"low on {low}"] * bool(low) + others)
+
+
+class Events:
+    """Events of the broker as a whole: alarms. Listeners are called on the event loop in the order of subscription; an
+    error in one does not affect others."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._log = get_log("broker")
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` for every event; the result unsubscribes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def tell(self, name: str, **facts: object) -> None:
+        for listener in list(self._listeners):
+            try:
+                listener(name, facts)
+            except Exception:  # noqa: BLE001 - an error in one listener must not stop the others
+                self._log.exception("internal error in an event listener", event_name=name)

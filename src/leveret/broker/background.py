@@ -23,13 +23,13 @@ class BackgroundTask(Protocol):
 
 
 class BackgroundTasks:
-    """``wake`` asks for a tick."""
+    """``wake`` requests a tick."""
 
     def __init__(self, wake: Callable[[], None], work_time: Callable[[], float]) -> None:
         self.wake = wake
         self._work_time = work_time
         self._begun = 0.0  # seconds that first steps have taken in this tick
-        self.under_way: dict[BackgroundTask, None] = {}  # in the order of their turns
+        self.under_way: dict[BackgroundTask, None] = {}  # in the order in which they get slices
 
     def new_slice(self, seconds: float = SLICE) -> TimeSlice:
         return TimeSlice(self._work_time, seconds)
@@ -60,7 +60,7 @@ class BackgroundTasks:
             del self.under_way[task]
 
     def run(self) -> None:
-        """One step of each that was under way when we began, within the budget."""
+        """One step of each task that is under way, within the budget."""
         budget = self.new_slice(BUDGET)
         for task in list(self.under_way):
             self.under_way.pop(task, None)

@@ -16,28 +16,24 @@ from itertools import count
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.backlog.context import Drainable, MemoryGauge
-from leveret.broker.alarms import MemoryAlarm
-from leveret.broker.auth_records import AuthRecords
+from leveret.broker.alarms import Events, MemoryAlarm
 from leveret.broker.background import BackgroundTasks
 from leveret.broker.dead_letters import DeadLetters
-from leveret.broker.events import Events
-from leveret.broker.footprint import Footprint
-from leveret.broker.global_parameters import GlobalParameters
-from leveret.broker.grant_callback import GrantCallback
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.leases import LeaseBook
-from leveret.broker.memory_users import MemoryUsers
+from leveret.broker.memory_users import Footprint, MemoryUsers
+from leveret.broker.parameters import GlobalParameters
 from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
 from leveret.broker.queue_callbacks import BrokerCallbacks
-from leveret.broker.queue_removal import QueueRemoval
-from leveret.broker.registry import AwaitsReceipt, AwaitsTick, Outgoing, Registry
-from leveret.broker.timers import Timers
-from leveret.broker.vhost import Vhost
+from leveret.broker.registry import AwaitsReceipt, AwaitsTick, GrantCallback, Outgoing, Registry
+from leveret.broker.rows import AuthRecords
+from leveret.broker.timers import EventLoop, NoLoop, Timers
+from leveret.broker.vhost import QueueRemoval, Vhost
 from leveret.clock import Clock
 from leveret.errors import NotFound
 from leveret.logs import get_log
-from leveret.queues.context import QueueContext, at_once
+from leveret.queues.context import QueueContext, StreamWorkers
 from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.types import ExchangeTypes
@@ -46,7 +42,6 @@ from leveret.store.disk import Disk
 from leveret.store.log import GRANTED, Log
 from leveret.store.memory_disk import MemoryDisk
 from leveret.store.pages import Pages
-from leveret.store.spill import InWorker
 
 DRAIN_BUDGET = 0.02  # seconds of one tick for deliveries; the remaining queues are first in the next tick
 
@@ -73,8 +68,7 @@ class Broker:
         self.pages = pages
         self.queue_memory = queue_memory
         self.stream_disk = stream_disk or MemoryDisk()
-        self.write_stream: InWorker = at_once
-        self.read_stream: InWorker = at_once
+        self.stream_workers = StreamWorkers()
         self.events = Events()
         self.alarms: dict[str, str] = {}  # raised ones, with the reason that is sent to publishers
         self.gauge = MemoryGauge()
@@ -94,14 +88,14 @@ class Broker:
         self.memory_users.watch("connections", self.registry.memory)
         self.vhosts: dict[str, Vhost] = {}
         self.parameters = GlobalParameters(self.record)
-        self.background = BackgroundTasks(lambda: self.wake(), clock.work_time)
+        self.background = BackgroundTasks(self.wake, clock.work_time)
         self._under_way = self.background.under_way
         self.plugins = Plugins(self.record)
         self.policies = Policies(self.vhost, self.record, self.background, self.plugins)
         self.dirty: list[Drainable] = []
         self._unsynced: dict[Drainable, None] = {}
         self.outgoing: list[Outgoing] = []  # with output to write
-        self.wake: Callable[[], None] = lambda: None  # requests a tick; set by server/ticker.py
+        self._loop: EventLoop = NoLoop()
         self.awaiting: dict[AwaitsReceipt, None] = {}  # waiting for receipts of the log, to send confirms for example
         self.last_granted = GRANTED
         self.is_lost = False  # the store is read-only: nothing more is granted
@@ -130,8 +124,7 @@ class Broker:
             unsynced=self._unsynced,
             dirty=self.dirty,
             stream_disk=self.stream_disk,
-            write_stream=lambda job, done: self.write_stream(job, done),
-            read_stream=lambda job, done: self.read_stream(job, done),
+            stream_workers=self.stream_workers,
             background=self.background,
             callbacks=BrokerCallbacks(self, footprint),
         )
@@ -190,7 +183,7 @@ class Broker:
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """Within this context nothing is recorded: what is declared is on disk already."""
+        """Within this context nothing is recorded: the declared objects are on disk already."""
         self._records = self.memory_users.definitions.is_bounded = False
         try:
             yield
@@ -278,6 +271,15 @@ class Broker:
         )
 
     # ---- ticks
+
+    def attach(self, loop: EventLoop) -> None:
+        """Run on this event loop from now on."""
+        self._loop = loop
+        self.timers.attach(loop)
+
+    def wake(self) -> None:
+        """Request a tick: the broker has work."""
+        self._loop.wake()
 
     def tick(self) -> None:
         """Deliver from touched queues, then write. What exceeds a burst limit is left for the next tick."""

@@ -3,21 +3,37 @@
 Each operation checks the permissions that it needs (broker/permission_rules.py), then does it. AMQP, STOMP, the HTTP
 API and in-process use are adapters over a Caller: they add frames or JSON, and decide when to answer.
 
-Messages are published, fetched and settled by a channel (session/) or a LocalSession (broker/local.py), which have a
-Caller and ask it for the exchange or queue.
+Messages are published, fetched and settled by a channel (session/) or a LocalSession (broker/local.py), which get the
+exchange or queue from their Caller.
 """
 
 from __future__ import annotations
+
+from typing import TypedDict, Unpack
 
 from leveret.broker.access import UserAccess
 from leveret.broker.permission_rules import GENERATED_NAME, NO_ARGUMENTS, Arguments, Operation
 from leveret.broker.publish_rules import further_keys
 from leveret.broker.vhost import Vhost
+from leveret.delivery.consumer import Holder
+from leveret.delivery.unacked import Unacked
 from leveret.errors import AccessRefused
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, GetResult
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.wire.properties import Properties
+
+
+class ExchangeFlags(TypedDict, total=False):
+    durable: bool
+    auto_delete: bool
+    internal: bool
+
+
+class QueueFlags(TypedDict, total=False):
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
 
 
 class Caller:
@@ -36,15 +52,11 @@ class Caller:
         name: str,
         kind: str = "direct",
         *,
-        durable: bool = False,
-        auto_delete: bool = False,
-        internal: bool = False,
         arguments: Arguments = NO_ARGUMENTS,
+        **flags: Unpack[ExchangeFlags],
     ) -> Exchange:
         self.access.check("declare exchange", name, arguments=arguments)
-        return self.vhost.declare_exchange(
-            name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-        )
+        return self.vhost.declare_exchange(name, kind, arguments=arguments, **flags)
 
     def existing_exchange(self, name: str) -> Exchange:
         """The exchange, as a passive declare finds it."""
@@ -76,24 +88,11 @@ class Caller:
     # ---- queues
 
     def declare_queue(
-        self,
-        name: str = "",
-        *,
-        durable: bool = False,
-        exclusive: bool = False,
-        auto_delete: bool = False,
-        arguments: Arguments = NO_ARGUMENTS,
+        self, name: str = "", *, arguments: Arguments = NO_ARGUMENTS, **flags: Unpack[QueueFlags]
     ) -> DeclaredQueue:
         """Without a name the queue gets a generated one."""
         self.access.check("declare queue", name or GENERATED_NAME, arguments=arguments)
-        return self.vhost.declare_queue(
-            name,
-            durable=durable,
-            exclusive=exclusive,
-            auto_delete=auto_delete,
-            arguments=arguments,
-            owner=self.owner,
-        )
+        return self.vhost.declare_queue(name, arguments=arguments, owner=self.owner, **flags)
 
     def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> DeclaredQueue:
         """An existing queue, to consume, get, browse or another operation that this user may do."""
@@ -126,3 +125,31 @@ class Caller:
         self.access.check(operation, destination.name, source=binding.source, keys=(binding.key,))
         if destination.kind == "queue" and destination.name in self.vhost.queues:
             self.vhost.queue(destination.name, self.owner)  # refuses another connection's exclusive queue
+
+
+class Getters:
+    """The messages that a channel or local session fetches with basic.get: one holder for each queue that they came
+    from, beside the holders that are consumers."""
+
+    __slots__ = ("_holders", "_unacked")
+
+    def __init__(self, unacked: Unacked) -> None:
+        self._unacked = unacked
+        self._holders: dict[str, Holder] = {}
+
+    def get(self, queue: DeclaredQueue, getter: object, *, auto_ack: bool) -> tuple[int, GetResult] | None:
+        """The first message with its delivery tag; None if the queue is empty. ``getter``: for the trace."""
+        taken = queue.get(auto_ack, getter)
+        if taken is None:
+            return None
+        unacked = self._unacked
+        if auto_ack:
+            unacked.skip(1)
+            return unacked.next_tag - 1, taken
+        holder = self._holders.get(queue.name)
+        if holder is None or holder.queue is not queue:
+            holder = self._holders[queue.name] = Holder(queue, 0, unacked)
+        tag = unacked.add(holder, taken.message, taken.lane, taken.sequence, taken.delivery_count)
+        if queue.ack_timeouts is not None:
+            queue.ack_timeouts.opened(unacked, 1)
+        return tag, taken

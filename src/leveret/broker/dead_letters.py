@@ -4,6 +4,9 @@ As in RabbitMQ, ``x-death`` has one entry for each (queue, reason), the latest f
 also in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The per-message expiration is removed (and kept in the
 entry), or the message would expire in the next queue as well. A message that would reach a queue again where it was
 dead-lettered, without a rejection in between, is in a cycle and is dropped.
+
+A message for a queue that answers later keeps its place in its old queue until that queue has it; meanwhile it is
+neither ready nor unacknowledged (broker/remote_writes.py).
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from leveret.broker.publish_rules import carbon_copies
+from leveret.broker.publish_rules import carbon_copies, readable_properties
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.routes import Route, RouteCache
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
@@ -24,11 +28,10 @@ from leveret.errors import FrameError, LeveretError
 from leveret.logs import get_log
 from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import NOWHERE, REJECTED, DeadMessage
-from leveret.queues.options import DeadLetterTo
+from leveret.queues.options import NOWHERE, REJECTED, DeadLetterTo, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.routing.exchange import Exchange
-from leveret.wire.content import body_at, properties_of, with_properties
+from leveret.wire.content import body_at, with_properties
 from leveret.wire.content_edit import appended, long, spliced
 from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
 from leveret.wire.properties import FLAG_EXPIRATION, Properties
@@ -74,24 +77,47 @@ class DeadLetters:
         assert target is not None
         with self._vhost.queue_context.log.group():
             for stretch in alike(messages):
-                try:
-                    self._forward(queue, reason, target, [dead.message for dead in stretch])
-                except LeveretError as problem:  # too large headers, or a read-only store
-                    self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
-                leave_together(queue, stretch)
+                if self._forward(queue, reason, target, stretch):
+                    leave_together(queue, stretch)
 
-    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, messages: list[Message]) -> None:
-        letter = self._letter(queue, reason, target, messages[0])
-        if letter is None:
-            return
-        if not letter.is_for_all and len(messages) > 1:
-            for message in messages:
-                self._forward(queue, reason, target, [message])
-            return
-        start = body_at(messages[0][0])
-        run = [(letter.head + content[start:], letter.address, letter.traits) for content, _, _ in messages]
+    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, stretch: list[DeadMessage]) -> bool:
+        """Whether these messages can leave the queue now."""
+        try:
+            letter = self._letter(queue, reason, target, stretch[0].message)
+            if letter is None:
+                return True
+            if letter.is_for_all or len(stretch) == 1:
+                return self._deliver(queue, letter, stretch)
+        except LeveretError as problem:  # too large headers, or a read-only store
+            self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
+            return True
+        leaving = [dead for dead in stretch if self._forward(queue, reason, target, [dead])]
+        if len(leaving) == len(stretch):
+            return True
+        for dead in leaving:
+            leave_together(queue, [dead])
+        return False
+
+    def _deliver(self, queue: ClassicQueue, letter: Letter, stretch: list[DeadMessage]) -> bool:
+        start = body_at(stretch[0].message[0])
+        run: list[Message] = [
+            (letter.head + content[start:], letter.address, letter.traits) for _, _, (content, _, _) in stretch
+        ]
         size = sum([len(message[0]) for message in run])
-        deliver(letter.route, self._vhost.queue_context.log, run, size, False, origin=Origin.BROKER)
+        log = self._vhost.queue_context.log
+        if not letter.route.answers_later:
+            deliver(letter.route, log, run, size, False, origin=Origin.BROKER)
+            return True
+        routed = RoutedRun(letter.route, run, size, False)
+
+        def written() -> None:
+            with log.group():
+                deliver(routed.local(), log, run, size, False, origin=Origin.BROKER)
+                if queue.alive:
+                    leave_together(queue, stretch)
+
+        write_remotely(self._vhost, [routed], written)
+        return False
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message
@@ -109,7 +135,7 @@ class DeadLetters:
         if not exchange.looks_at_headers and is_first_death(head):
             with suppress(FrameError):  # malformed headers
                 return self._quick_letter(queue, reason, exchange, key, head, message)
-        properties = _readable(content, traits)
+        properties = readable_properties(message)
         headers = properties.headers or {}
         copies = carbon_copies(headers)
         deaths = self._entries(queue.name, reason, address, properties, copies)
@@ -194,14 +220,6 @@ class DeadLetters:
                 self._addresses.clear()
             found = self._addresses[wanted] = Address(*wanted)
         return found
-
-
-def _readable(content: bytes, traits: Traits) -> Properties:
-    """The properties; malformed headers, which are not checked when published, are left out."""
-    try:
-        return properties_of(content)
-    except FrameError:
-        return Properties(delivery_mode=2 if traits.persistent else 1, priority=traits.priority or None)
 
 
 def encode_deaths(deaths: Sequence[Death]) -> bytes:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
-from leveret.broker.predeclared import TRACE_EXCHANGE
 from leveret.broker.publish_rules import carbon_copies
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.routes import Route
@@ -19,6 +18,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.message import TRANSIENT, Address, Message
+from leveret.routing.types import TRACE_EXCHANGE
 from leveret.wire.constants import DEFAULT_FRAME_MAX
 from leveret.wire.content import body_of, make_content
 from leveret.wire.properties import Properties

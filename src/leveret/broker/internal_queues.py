@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from leveret.errors import StoreError
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.deduplication_log import DeduplicationLog
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
+from leveret.queues.duplicates import DeduplicationLog
 from leveret.queues.options import QueueOptions
 from leveret.store.definitions import Drop, Put, QueueRow
 from leveret.wire.fields import encode_table
@@ -47,7 +47,7 @@ class InternalQueues:
         """Create it, with its id from before the restart or with a new one."""
         if id_ is None:
             id_ = self._new_row(name)
-        queue = ClassicQueue(id_, name, self._vhost.name, options, context, durable=True)
+        queue = ClassicQueue(Declaration(id_, name, self._vhost.name, options, durable=True), context)
         self.queues[name] = queue
         return queue
 

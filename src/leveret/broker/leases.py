@@ -1,13 +1,14 @@
-"""The book of leases: which consumer was given which messages of which queue, so that it is given them again.
+"""The book of leases: which messages of which queue are leased to which consumer, so that a lease can be repeated.
 
-Theory of operation. A consumer is a name, not a connection. It asks for lease n + 1 after lease n; as long as that is
-not committed, asking again gives the same messages. Leases are rows of the definitions (broker/lease_rows.py), which
-the writer commits before any message of the same batch. So what a crash can leave is in order:
+Theory of operation. A consumer is a name, not a connection. It requests lease n + 1 after lease n; until that is
+committed, requesting it again returns the same messages. Leases are rows of the definitions (broker/lease_rows.py),
+which the writer commits before any message of the same batch. So a crash leaves one of these states:
 
-    take      the row of the lease. Without it the messages were never out of their queue.
-    commit    first the row that says "committed up to n": from there on the messages are as good as acked. Then they
-              are settled in the journal, some in each turn; when that is granted, the rows of the leases go.
-    release   first the rows go, then the messages come back, some in each turn.
+    take      the row of the lease. Without it the messages are still in their queue.
+    commit    first the row "committed up to n", which makes the messages count as acknowledged. Then they
+              are settled in the journal, some in each tick; when that is granted, by the queue's own log if it has
+              one, the rows of the leases go.
+    release   first the rows go, then the messages come back, some in each tick.
 
 After a restart, leased messages are taken out of the lanes before anything is delivered, and committed messages whose
 rows still exist are settled. Only this module changes the rows; deleting a queue deletes its rows.
@@ -15,9 +16,7 @@ rows still exist are settled. Only this module changes the rows; deleting a queu
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.backlog.backlog import Backlog
@@ -36,6 +35,7 @@ from leveret.broker.lease_rows import (
     unpack_committed,
     unpack_lease,
 )
+from leveret.broker.remote_writes import when_settled
 from leveret.errors import LeveretError, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 
@@ -86,9 +86,6 @@ class LeaseBook:
         self._broker = broker
         self._readers: dict[int, dict[str, _Reader]] = {}  # by queue and consumer
         self._going: dict[int, set[str]] = {}  # by queue: rows of leases that are committed
-        self._settled: deque[tuple[int, DeclaredQueue, list[str]]] = (
-            deque()
-        )  # such rows, deleted once the receipt is granted
 
     # ---- checks and lists
 
@@ -178,7 +175,7 @@ class LeaseBook:
         self._readers.setdefault(queue.id, {})[consumer] = reader
         pager = _backlog(queue).pager
         assert pager is not None
-        pager.lease_ranges().queue_deleted = partial(self._forget, queue)
+        pager.lease_ranges()  # a queue that has them drops the leases when it is deleted
 
     # ---- committing
 
@@ -215,39 +212,32 @@ class LeaseBook:
 
         def settled() -> None:
             if queue.alive:
-                self._settled.append((self._broker.log.promise(), queue, names))
-                self._broker.awaiting[self] = None
+                self._broker.when_granted(lambda: self._drop_rows(queue, names), receipt=self._broker.log.promise())
             over()
 
+        def settled_here() -> None:
+            if queue.alive and queue.remote_log is not None:
+                when_settled(self._broker.vhost(queue.vhost), queue, settled)
+            else:
+                settled()
+
         number, size = _held(leases)
-        self._send(LeaseSettlement(_backlog(queue), _runs(leases), number, size, settled))
+        self._send(LeaseSettlement(_backlog(queue), _runs(leases), number, size, settled_here))
 
     def _send(self, task: LeaseSettlement | LeaseReturn) -> None:
         self._broker.background.send(task)
 
-    # ---- the log (broker/registry.py, AwaitsReceipt)
-
-    def granted(self, receipt: int) -> bool:
-        while self._settled and self._settled[0][0] <= receipt:
-            _, queue, names = self._settled.popleft()
-            if queue.alive:
-                self._drop_rows(queue, names)
-        return bool(self._settled)
-
-    def granted_early(self, receipts: set[int]) -> None:
-        pass  # the grant of all follows
-
-    def lost(self) -> None:
-        self._settled.clear()  # settled again after a restart
-
     def _drop_rows(self, queue: DeclaredQueue, names: Iterable[str]) -> None:
+        """Their messages are settled on disk. If that fails, they are settled again after a restart."""
+        if not queue.alive:
+            return
         rows, going = self._rows(queue), self._going.get(queue.id, set())
         try:
             for name in names:
                 rows.drop(LEASE, name)
                 going.discard(name)
         except ResourceFault:
-            return  # the store is lost: the next life settles them again
+            return  # the store is read-only
         self._broker.wake()
 
     # ---- releasing
@@ -271,7 +261,7 @@ class LeaseBook:
         held, size = _held(leases)
         self._send(LeaseReturn(_backlog(queue), _runs(leases), held, size, self._send, over))
 
-    def _forget(self, queue: DeclaredQueue) -> None:
+    def forget(self, queue: DeclaredQueue) -> None:
         """The queue is deleted, and its leases with it."""
         rows = self._rows(queue)
         for name in self._going.pop(queue.id, ()):

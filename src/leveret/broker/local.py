@@ -13,15 +13,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from leveret.broker.access import UserAccess
-from leveret.broker.caller import Caller
-from leveret.broker.getters import Getters
+from leveret.broker.caller import Caller, Getters
 from leveret.broker.permission_rules import NO_ARGUMENTS
 from leveret.broker.publish_rules import too_large, traits_of
 from leveret.broker.publishes import publish_run
 from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
 from leveret.delivery import unacked
-from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
+from leveret.delivery.consumer import UNLIMITED, Consumer
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Unacked
 from leveret.errors import ChannelFault, NotAllowed, PreconditionFailed
@@ -82,7 +81,7 @@ class LocalConsumer(Consumer):
         """Unacked first, then the callback: a crash in between loses nothing."""
         self.waiting += 1
         self.credit -= not self.no_ack
-        tag = self._session.note(self, None if self.no_ack else message, lane, sequence, count)
+        tag = self._session.unacked.add(self, None if self.no_ack else message, lane, sequence, count)
         self._session.deliver(
             self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, redelivered, count)
         )
@@ -143,9 +142,7 @@ class LocalSession:
         if len(body) > self.max_message_size:
             raise PreconditionFailed(too_large(len(body), self.max_message_size))
         if properties.reply_to == REPLY_TO:
-            raise PreconditionFailed(
-                "fast reply consumer does not exist"
-            )  # sessions of this class cannot consume replies
+            raise PreconditionFailed("fast reply consumer does not exist")  # a LocalSession cannot consume replies
 
     def consume(
         self,
@@ -214,16 +211,6 @@ class LocalSession:
         for tag in list(self.consumers):
             self.cancel(tag)
         self.vhost.drop_exclusive(self)
-
-    def note(self, holder: Holder, message: Message | None, lane: int, sequence: int, count: int) -> int:
-        """Assign a delivery tag; without a message the delivery needs no ack."""
-        tag = self.unacked.next_tag
-        if message is None:
-            self.unacked.skip(1)
-        else:
-            self.unacked.items.append(message)
-            self.unacked.opened(holder, lane, sequence, 1, count)
-        return tag
 
 
 def delivered(

@@ -10,18 +10,42 @@ truncated.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from leveret.broker.firehose import property_table
+from leveret.broker.vhost import Vhost
+from leveret.message import Message
+from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.traced_queues import ACKED, DELIVERY_LIMIT, PURGED, QUEUE_DELETED, REJECTED
+from leveret.routing.bindings import Binding, Destination
+from leveret.routing.exchange import Exchange
+from leveret.wire.content import body_at, body_size
+from leveret.wire.properties import Properties
+
 MOST_TRACES = 10_000  # of a virtual host: enough to look for a fault, not an archive
 MOST_BYTES = 16 << 20  # approximate size: tracing must not raise the memory alarm
-FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued for ever
+FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued endlessly
 EVENT_BYTES = 400  # a tuple, a dict and some strings
 TRACE_BYTES = 600
 
 Facts = dict[str, Any]
 Where = tuple[int, int, int]  # queue id, lane, sequence
+
+MOST_HEADER_BYTES = 4096  # of one message: ten thousand traces must stay small
+LONGEST_VALUE = 200  # characters of a header value that is kept when headers are truncated
+DEPARTURES: dict[str, tuple[str, Facts]] = {
+    ACKED: ("acked", {}),
+    REJECTED: ("rejected", {}),
+    DELIVERY_LIMIT: ("dropped", {"reason": "delivery_limit"}),
+    PURGED: ("purged", {}),
+    QUEUE_DELETED: ("dropped", {"reason": "the queue was deleted"}),
+}
+
+MOST_TRIED = 500  # bindings of one exchange: the work is done for each traced message
+STAND_IN = Destination("exchange", "\x00")  # no queue or exchange has this name
+Step = dict[str, Any]
 
 
 class Event(NamedTuple):
@@ -110,7 +134,7 @@ class MessageTraces:
         if trace is not None and where in trace.places:
             del trace.places[where]
             trace.past.append(where)
-            if len(trace.past) > LAST_EVENTS:  # a message that is requeued for ever keeps its latest places
+            if len(trace.past) > LAST_EVENTS:  # a message that is requeued endlessly keeps its latest places
                 self._drop_places(trace, [trace.past.pop(0)])
 
     # ---- finding
@@ -168,3 +192,103 @@ def place_of(text: str) -> Where | None:
 
 def is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) < 20
+
+
+def message_facts(message: Message, properties: Properties) -> tuple[Facts, int]:
+    """The details of a message and their approximate size in memory."""
+    content, address, _ = message
+    said, size = property_table(properties), body_at(content)
+    facts: Facts = {
+        "message_id": properties.message_id,
+        "exchange": address.exchange,
+        "routing_key": address.key,
+        "size": body_size(content),
+        "properties": said,
+        "headers_cut": False,
+    }
+    if size > MOST_HEADER_BYTES and properties.headers:
+        said["headers"] = _short_ones(properties.headers)
+        facts["headers_cut"], size = True, MOST_HEADER_BYTES
+    return facts, size * 4  # text and tables use more memory than on the wire
+
+
+def _short_ones(headers: dict[str, Any]) -> Facts:
+    kept: Facts = {}
+    left = MOST_HEADER_BYTES
+    for name, value in headers.items():
+        size = len(name) + len(repr(value))
+        if size <= LONGEST_VALUE and size <= left:
+            kept[name] = value
+            left -= size
+    return kept
+
+
+def departure(queue: DeclaredQueue, cause: str | None) -> tuple[str, Facts]:
+    """Why a message left the queue, other than by expiry. Without a known cause it is inferred from the options."""
+    if cause is not None:
+        return DEPARTURES[cause]
+    if queue.limits is not None:
+        return "dropped", {"reason": "maxlen"}
+    backlog = queue.backlog
+    if backlog is not None and backlog.pager is not None and backlog.pager.leases is not None:
+        return "acked", {"lease": True}
+    return "dropped", {}
+
+
+def binding_steps(
+    vhost: Vhost, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object], queues: Collection[str]
+) -> tuple[list[Step], bool]:
+    """The bindings that led a message from ``exchange`` to ``queues``, and whether routing depended on the routing keys
+    alone.
+
+    Routing (routing/router.py) has been done already and its outcome is passed in, so exchanges that choose at random
+    or round-robin do not choose again. To find out whether a binding of an exchange matches a message, the message is
+    routed by an exchange of the same type with only that binding.
+    """
+    steps: list[Step] = []
+    seen, to_visit = {exchange.name}, [exchange]
+    for current in to_visit:  # grows while we walk
+        taken = [binding for binding in _leading(vhost, current, queues) if _takes(current, binding, keys, fields)]
+        found = [_step(binding.source, binding.destination, binding.key, "binding") for binding in taken]
+        named = _named(current, keys, queues)
+        found += [_step(current.name, Destination("queue", name), name, "name") for name in named]
+        if not found and current.alternate is not None and queues:
+            stop = Destination("exchange", current.alternate)
+            found = [_step(current.name, stop, keys[0], "alternate-exchange")]
+        steps += found
+        for name in [step["destination"] for step in found if step["destination_type"] == "exchange"]:
+            target = vhost.exchanges.get(name)
+            if target is not None and name not in seen:
+                seen.add(name)
+                to_visit.append(target)
+    return steps, not any(each.looks_at_headers for each in to_visit)
+
+
+def _leading(vhost: Vhost, exchange: Exchange, queues: Collection[str]) -> list[Binding]:
+    bindings = dict.fromkeys(vhost.bindings.of_source(exchange.name))
+    leading = [each for each in bindings if each.destination.kind == "exchange" or each.destination.name in queues]
+    return leading[:MOST_TRIED]
+
+
+def _takes(exchange: Exchange, binding: Binding, keys: Sequence[str], fields: Mapping[str, object]) -> bool:
+    alone = exchange.selector_view()
+    alone.bind(Binding(binding.source, STAND_IN, binding.key, binding.arguments))
+    asked = keys if exchange.looks_at_all_keys else keys[:1]
+    return any(STAND_IN in alone.destinations(key, fields) for key in asked)
+
+
+def _named(exchange: Exchange, keys: Sequence[str], queues: Collection[str]) -> list[str]:
+    """Queues that the exchange reaches by name, without a binding."""
+    if exchange.name and not exchange.arguments.get("x-implicit-bindings"):
+        return []
+    return [key for key in dict.fromkeys(keys) if key in queues]
+
+
+def _step(source: str, stop: Destination, key: str, by: str) -> Step:
+    return {
+        "source": source,
+        "destination": stop.name,
+        "destination_type": stop.kind,
+        "routing_key": key,
+        "by": by,
+    }

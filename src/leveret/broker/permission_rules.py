@@ -169,7 +169,7 @@ def _dead_letters(vhost: Vhost, of: Subject) -> Iterator[Need | TopicNeed]:
 
 
 def _dead_letter_targets(arguments: Arguments) -> Iterator[DeadLetterTo]:
-    """Where these arguments can lead dead letters: on their own, or with a strategy that a policy sets now or later."""
+    """The dead-letter targets of these arguments, alone or with a strategy of a current or future policy."""
     strategy = arguments.get(DEAD_LETTER_STRATEGY)
     if isinstance(arguments.get(DEAD_LETTER_EXCHANGE), str) or strategy in (SHARED, INDIVIDUAL):
         strategies = [strategy]

@@ -1,6 +1,6 @@
 """What RabbitMQ ships as plugins is built in here; some of it can be switched off.
 
-A disabled plugin accepts nothing new: no exchange of its types, no policy with its keys. Existing objects go on working
+A disabled plugin accepts nothing new: no exchange of its types, no policy with its keys. Existing objects keep working
 and can be redeclared. The check is made at declaration, never per message. The names of disabled plugins are rows of
 the definitions that belong to no virtual host.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from leveret.broker.global_parameters import NO_VHOST
+from leveret.broker.parameters import NO_VHOST
 from leveret.broker.policy import Policy
 from leveret.errors import NotFound, PreconditionFailed
 from leveret.routing.consistent_hash import ConsistentHashExchange

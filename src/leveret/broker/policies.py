@@ -56,7 +56,7 @@ class Policies:
         priority: int = 0,
         operator: bool = False,
     ) -> Policy:
-        """Replaces a policy of the same name. PreconditionFailed names what is invalid."""
+        """Replaces a policy of the same name. PreconditionFailed names the invalid part."""
         home = self._vhost(vhost)
         policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
         before = home.policies.get(name, operator)

@@ -1,14 +1,24 @@
-"""One policy: a rule that gives values to all queues or exchanges whose names it matches."""
+"""One policy: a rule that gives values to all queues or exchanges whose names match its pattern.
+
+A pattern is a regular expression that matches anywhere in the name, with the rules of ``auth/permissions.py``; the
+empty one matches every name. After ``activemq:`` it is a destination as in ActiveMQ: words between dots, ``*`` for any
+one word, ``>`` at the end for all remaining words (``a.>`` matches ``a`` too).
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from leveret.auth.permissions import LONGEST_PATTERN, SECONDS_PER_MATCH, compile_pattern
 from leveret.broker.policy_keys import check_definition
-from leveret.broker.policy_pattern import Matches, name_matcher
-from leveret.errors import PreconditionFailed
+from leveret.errors import ConfigError, PreconditionFailed
+
+ACTIVEMQ = "activemq:"
+ONE_WORD, THE_REST = "*", ">"
+
+Matches = Callable[[str], bool]  # may raise TimeoutError
 
 EXCHANGE = "exchange"  # besides the queue types, what a policy may apply to
 QUEUES = frozenset({"classic", "quorum", "stream"})
@@ -23,6 +33,48 @@ APPLY_TO: dict[str, frozenset[str]] = {
 LONGEST_NAME = 255  # bytes
 LARGEST_DEFINITION = 1 << 16  # bytes of JSON
 LARGEST_PRIORITY = (1 << 31) - 1
+
+
+def name_matcher(pattern: str) -> Matches:
+    """PreconditionFailed names the error in the pattern."""
+    if len(pattern) > LONGEST_PATTERN:
+        raise PreconditionFailed(
+            f"pattern {pattern[:40]!r}... is too long: at most {LONGEST_PATTERN} characters are accepted"
+        )
+    if pattern.startswith(ACTIVEMQ):
+        return _destination_matcher(pattern.removeprefix(ACTIVEMQ))
+    if not pattern:
+        return lambda name: True
+    try:
+        search = compile_pattern(pattern).search
+    except ConfigError as problem:
+        raise PreconditionFailed(str(problem)) from None
+    if _is_quick(pattern):
+        return lambda name: search(name) is not None
+    return lambda name: search(name, timeout=SECONDS_PER_MATCH) is not None
+
+
+def _is_quick(pattern: str) -> bool:
+    """Without groups and with one repetition at most, a search takes time quadratic in the length of the name at worst,
+    and names are short. Checking a timeout costs four times the search itself, which matters for thousands of names."""
+    return "(" not in pattern and sum(map(pattern.count, "*+?{")) <= 1
+
+
+def _destination_matcher(destination: str) -> Matches:
+    words = destination.split(".")
+    if not destination or THE_REST in words[:-1]:
+        raise PreconditionFailed(
+            f"pattern '{ACTIVEMQ}{destination}' is not a destination: write words between dots, '*' for one of them, "
+            "and '>' only as the last"
+        )
+    if words[-1] != THE_REST:
+        return lambda name: _agree(words, name.split("."))
+    before = words[:-1]
+    return lambda name: _agree(before, name.split(".")[: len(before)])
+
+
+def _agree(words: list[str], name: list[str]) -> bool:
+    return len(words) == len(name) and all(word in (ONE_WORD, part) for word, part in zip(words, name, strict=True))
 
 
 @dataclass(slots=True, frozen=True)

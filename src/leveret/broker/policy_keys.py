@@ -1,8 +1,8 @@
-"""Every key that the definition of a policy may have: what it is about, which values it takes, how it is merged.
+"""Every key of policy definitions: the objects it applies to, its values, and how it is merged.
 
-A key has the name of the argument it stands for without its ``x-``, except for the few whose argument is named
-otherwise. A *limit* is a number of which the smaller one wins, wherever it comes from; operator policies hold limits
-only. A key *about* nothing is taken because definitions made for RabbitMQ carry it, and has no effect here.
+A key has the name of its argument without ``x-``, with a few exceptions. Of a *limit*, the smallest value applies,
+whatever its source; operator policies have limits only. A key *about* nothing is accepted because definitions made for
+RabbitMQ contain it, and has no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ About = Literal["queues", "exchanges", "nothing"]
 Complaint = str | None
 Check = Callable[[object], Complaint]
 
-LARGEST = (1 << 53) - 1  # what every JSON reader takes for a whole number
+LARGEST = (1 << 53) - 1  # the largest whole number that every JSON parser reads exactly
 LONGEST_TEXT = 255  # bytes: names and routing keys have to fit a short string
 MOST_DELAYS = 100
 MOST_SHARDS = 1_024
@@ -72,8 +72,8 @@ class PolicyKey(NamedTuple):
     check: Check
     is_limit: bool = False
     for_operators: bool = False
-    argument: str = ""  # what it stands for at declare, where that is not x- and the name
-    needs: Mapping[str, object] = {}  # arguments without which its own is refused
+    argument: str = ""  # its queue or exchange argument, if that is not x- and the name
+    needs: Mapping[str, object] = {}  # other arguments that its argument requires
 
 
 def _limit(name: str, smallest: int, *, for_operators: bool = True) -> PolicyKey:
@@ -84,7 +84,7 @@ WITH_TARGET = {"x-dead-letter-exchange": ""}
 WITH_DELAY = {"x-delayed-retry-min": 1}
 WITH_DUPLICATES = {"x-message-deduplication": True}
 ACTIVEMQ_STRATEGIES = ("shared", "individual")
-RABBITMQ_STRATEGIES = ("at-most-once", "at-least-once")  # ours is always the second
+RABBITMQ_STRATEGIES = ("at-most-once", "at-least-once")  # Leveret always uses the second
 
 _KEYS = [
     # Limits.
@@ -94,7 +94,7 @@ _KEYS = [
     _limit("max-length-bytes", 0),
     _limit("delivery-limit", -1),
     _limit("consumer-timeout", 1, for_operators=False),
-    # Where messages go that cannot stay.
+    # Overflow and dead-lettering.
     PolicyKey("overflow", "queues", one_of("drop-head", "reject-publish", "reject-publish-dlx")),
     PolicyKey("dead-letter-exchange", "queues", text),
     PolicyKey("dead-letter-routing-key", "queues", text, needs=WITH_TARGET),
@@ -132,7 +132,7 @@ _KEYS = [
     PolicyKey("sharded", "exchanges", flag),
     PolicyKey("max-age", "queues", text, needs={"x-queue-type": "stream"}),
     PolicyKey("stream-max-segment-size-bytes", "queues", whole(), needs={"x-queue-type": "stream"}),
-    # Carried by definitions made for RabbitMQ.
+    # In definitions made for RabbitMQ.
     PolicyKey("max-in-memory-length", "nothing", whole(), is_limit=True, for_operators=True),
     PolicyKey("max-in-memory-bytes", "nothing", whole(), is_limit=True, for_operators=True),
     *(
@@ -164,7 +164,7 @@ ARGUMENT_ONLY = ("max-priority", "queue-type", "single-active-consumer")
 
 
 def check_definition(definition: Mapping[str, object], operator: bool) -> None:
-    """PreconditionFailed if a policy may not be defined so; the text names the key and the value."""
+    """PreconditionFailed if the definition is invalid; the text names the key and the value."""
     if not definition:
         raise PreconditionFailed("no policy provided: the definition is empty, give it at least one key")
     for name, value in definition.items():
@@ -187,7 +187,7 @@ def _known(name: str, operator: bool) -> PolicyKey:
 
 
 def _complaint_of_options(key: PolicyKey, value: object) -> Complaint:
-    """What queues say to it as an argument: there is one truth about values."""
+    """The error of the same value as a queue argument: values are checked in one place."""
     if key.about != "queues":
         return None
     try:

@@ -28,7 +28,7 @@ DEFAULT = "default"
 
 
 class Explained(NamedTuple):
-    """Where a value comes from. One that lost against another, or has no effect here, is not effective."""
+    """A value and its source. A value that is overridden, or has no effect, is not effective."""
 
     key: str
     value: object
@@ -40,7 +40,7 @@ Explanation = list[Explained]
 
 
 def merged(policies: Sequence[Policy]) -> dict[str, object]:
-    """Of policies in their order."""
+    """The values of policies; the first policy that has a key wins."""
     result: dict[str, object] = {}
     for policy in policies:
         for name, value in policy.definition.items():
@@ -49,7 +49,7 @@ def merged(policies: Sequence[Policy]) -> dict[str, object]:
 
 
 def effective_arguments(arguments: Definition, policy: Definition, operator: Definition) -> dict[str, object]:
-    """The arguments of a queue as if it had been declared with all that holds for it."""
+    """The arguments of a queue as if it had been declared with its effective values."""
     effective = dict(arguments)
     for definition in (policy, operator):
         for name, value in definition.items():
@@ -68,25 +68,25 @@ def _tightness(limit: object) -> float:
 
 
 def exchange_definition(arguments: Definition, policy: Definition) -> dict[str, object]:
-    """What holds for an exchange of all that policies can say, by their keys."""
+    """The effective values of an exchange that policies can set, by their keys."""
     given = _exchange_arguments(arguments)
     about = {name: value for name, value in policy.items() if KEYS[name].about == "exchanges"}
     return {name: given.get(ARGUMENTS[name], value) for name, value in about.items()}
 
 
 def _exchange_arguments(arguments: Definition) -> dict[str, object]:
-    """Those that mean something: most keys for exchanges are no arguments."""
+    """The arguments that have an effect: most policy keys of exchanges cannot be set by arguments."""
     policy_only = {argument for argument, key in BY_ARGUMENT.items() if not key.argument}
     return {name: value for name, value in arguments.items() if name not in policy_only and value is not None}
 
 
-# ---- what does not go together
+# ---- conflicts
 
 
 def fitting_options(
     arguments: Definition, policy: Definition, operator: Definition, durable: bool, exclusive: bool
 ) -> tuple[QueueOptions, frozenset[str]]:
-    """The options of a queue, and the policy keys that do not go with its arguments and were left out."""
+    """The options of a queue, and the policy keys that conflict with its arguments and are ignored."""
     try:
         return QueueOptions.of(effective_arguments(arguments, policy, operator), durable, exclusive), frozenset()
     except PreconditionFailed:
@@ -95,7 +95,7 @@ def fitting_options(
     taken: set[str] = set()
     waiting = [*dict.fromkeys([*policy, *operator])]  # in the order in which they win
     is_growing = True
-    while is_growing:  # one key may only be good for another that comes later
+    while is_growing:  # a key may require another one that follows it
         is_growing = False
         for name in [*waiting]:
             trial = effective_arguments(arguments, _only(policy, {*taken, name}), _only(operator, {*taken, name}))
@@ -129,9 +129,9 @@ def explain(
     options: QueueOptions | None = None,
     left_out: Collection[str] = (),
 ) -> Explanation:
-    """Every value that anybody gives, key by key: first the one that holds, then those that lost.
+    """All values of all sources, key by key: first the effective one, then those that it overrides.
 
-    ``options``: those that came of it, for a queue; ``left_out``: the keys that did not go with its arguments.
+    ``options``: the effective ones of a queue; ``left_out``: policy keys that conflict with its arguments.
     """
     given = _exchange_arguments(arguments) if about == "exchanges" else arguments
     names = {argument: _key_of(argument) for argument, value in given.items() if value is not None}

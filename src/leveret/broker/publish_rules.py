@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from leveret.errors import PreconditionFailed
-from leveret.message import NEVER, Traits
+from leveret.errors import FrameError, PreconditionFailed
+from leveret.message import NEVER, Message, Traits
+from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
 
 MAX_EXPIRATION = (1 << 53) - 1
 PUBLISH = (60, 40)
+
+
+def readable_properties(message: Message) -> Properties:
+    """Without malformed headers, which are not checked when a message is published."""
+    try:
+        return properties_of(message[0])
+    except FrameError:
+        return Properties(delivery_mode=2 if message[2].persistent else 1, priority=message[2].priority or None)
 
 
 def traits_of(properties: Properties, now: float) -> Traits:

@@ -1,7 +1,7 @@
 """What happens to a published run: the one place that passes messages to queues.  Hot path.
 
-Every publisher comes here: channels, transactions, callers in the process, dead letters, schedules, the firehose, queue
-jobs, pipelines and moving shards. A route (broker/routes.py) says what its queues need:
+Every publisher uses it: channels, transactions, callers in the process, dead letters, schedules, the firehose, queue
+jobs, pipelines and moving shards. A route (broker/routes.py) has the properties of its queues:
 
 - *uniform*: every queue accepts every message by a call. The run has one outcome: the receipt of one write, or 0.
 - *can_reject*: some queue may be full or drop duplicates. Each message has an outcome of its own. A duplicate counts as
@@ -22,19 +22,18 @@ from typing import NamedTuple
 from leveret.broker.routes import PublishRoute, Route
 from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.message import NEVER, Message
-from leveret.queues.admission import has_room
-from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.duplicates import Duplicates
+from leveret.queues.limits import has_room
 from leveret.queues.queue import Queue
 from leveret.store.log import GRANTED, Log, Placement
 
 
 class Origin(Enum):
-    """Whose messages they are, which decides what a full queue does."""
+    """The origin of messages, which decides how a full queue handles them."""
 
-    CLIENT = "client"  # it may first deliver what it has, and else rejects them
+    CLIENT = "client"  # it may deliver ready messages first, and else rejects them
     BROKER = "broker"  # it rejects them: another queue is in the middle of its work
-    PROMISED = "promised"  # it accepts them all the same: they were confirmed before
+    PROMISED = "promised"  # it accepts them: they were confirmed before
 
 
 class Outcome(NamedTuple):
@@ -90,7 +89,7 @@ def deliver(
 ) -> list[Outcome]:
     """Pass a run to the queues of any route. Unless one can reject, it must be all persistent or all transient.
 
-    ``pending`` is told what queues that answer later have done; without it, they are not waited for.
+    ``pending`` gets the answers of queues that answer later; without it, they are not waited for.
     """
     queues = route.queues
     if route.answers_later:
@@ -106,7 +105,7 @@ def deliver(
 
 
 def _submit(queues: Sequence[Queue], size: int, timed: bool, pending: PendingPublish) -> list[Queue]:
-    """Those that are left: the queues of this broker."""
+    """Submit to the queues that answer later; returns the others, which belong to this broker."""
     local = [queue for queue in queues if queue.remote_log is None]
     pending.is_received = pending.is_received or bool(local)
     for queue in queues:
@@ -120,16 +119,14 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
     accepting: list[Queue] = []
     noting: list[Duplicates] = []
     is_rejected = False
-    owed = GRANTED  # where a duplicate came so early that the first one is not safe yet
+    owed = GRANTED  # of a duplicate whose first message is not on disk yet
     for queue in queues:
         if not queue.can_reject:
             accepting.append(queue)
             continue
-        assert isinstance(queue, DeclaredQueue)
         duplicates = queue.duplicates
         if duplicates is not None and duplicates.has_seen(message):
-            queue.counters.duplicates += 1
-            owed = max(owed, duplicates.owed(message))
+            owed = max(owed, duplicates.drop(message))
         elif has_room(queue, message, may_drain, must_accept):
             accepting.append(queue)
             if duplicates is not None:
@@ -142,7 +139,7 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
     if not noting:
         receipt = write_run(accepting, log, [message], size, timed) if accepting else GRANTED
         return max(receipt, owed), is_rejected
-    with log.group():  # the message, and what is remembered of it: both or none
+    with log.group():  # the message and its ID: both or none
         receipt = write_run(accepting, log, [message], size, timed)
         for duplicates in noting:
             duplicates.note(message)

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.broker.footprint import Footprint
+from leveret.broker.memory_users import Footprint
 from leveret.errors import ResourceFault
 from leveret.logs import get_log
 from leveret.queues.context import QueueCallbacks
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.deduplication_log import DeduplicationLog
+from leveret.queues.duplicates import DeduplicationLog
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker
@@ -33,6 +33,9 @@ class BrokerCallbacks(QueueCallbacks):
             broker.vhosts[queue.vhost].remove_queue(queue)
         except ResourceFault as refusal:  # no client waits for an answer: the queue stays
             get_log("broker").warning("queue cannot be deleted", queue=queue.name, reason=refusal.text)
+
+    def drop_leases(self, queue: DeclaredQueue) -> None:
+        self._broker.leases.forget(queue)
 
     def open_trace(self, queue: DeclaredQueue) -> DeduplicationLog | None:
         return self._broker.vhosts[queue.vhost].internal.trace(queue)

@@ -15,22 +15,21 @@ from leveret.backlog.lane import Waiting
 from leveret.backlog.walk import STEP
 from leveret.broker.background import BackgroundTasks
 from leveret.broker.dead_letter_paths import DeadLetterPaths
+from leveret.broker.dead_letters import DEATHS, FIRST_DEATH
+from leveret.broker.publish_rules import readable_properties
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.routes import Route
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import compile_selector, selectable
-from leveret.errors import FrameError, PreconditionFailed
+from leveret.errors import PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.traced_queues import Place
 from leveret.routing.bounds import RoutingRefused
-from leveret.wire.content import properties_of
 from leveret.wire.content_edit import long, spliced
-from leveret.wire.properties import Properties
 
 REDRIVEN = "x-redrive-count"
-STORY = ("x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange")
 MOST_REDRIVES = 10
 MOST_BYTES = 4 << 20  # of content in one step, which is one group of the log
 
@@ -50,14 +49,6 @@ def matching(selector: str) -> Filter:
     """A filter by headers and properties, as a selector."""
     matches = compile_selector(selector).matches
     return lambda message: matches(selectable(readable_properties(message)))
-
-
-def readable_properties(message: Message) -> Properties:
-    """Without malformed headers, which are not checked when a message is published."""
-    try:
-        return properties_of(message[0])
-    except FrameError:
-        return Properties()
 
 
 class Scope(NamedTuple):
@@ -251,11 +242,6 @@ class Redrive(Job):
         self._began = vhost.queue_context.now()
         self._dry_run = dry_run
 
-    def release(self, lane: int, sequence: int, message: Message) -> None:
-        """Remove a message that the walk has taken."""
-        assert self.queue.backlog is not None
-        self.queue.backlog.release(lane, sequence, 1, len(message[0]))
-
     def pace(self) -> int:
         if self._rate is None or self._dry_run:
             return STEP
@@ -281,7 +267,7 @@ class Redrive(Job):
             return False
         self.origins[origin] += 1
         if not self._dry_run:
-            content = spliced(message[0], {REDRIVEN: long(count + 1)}, without=STORY)
+            content = spliced(message[0], {REDRIVEN: long(count + 1)}, without=(DEATHS, *FIRST_DEATH))
             if not publish_elsewhere(self._vhost, "", origin, (content, message[1], message[2]), self.queue):
                 self.origins[origin] -= 1
                 self.skipped += 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.errors import NotAllowed
 
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
-
 
 PER_CONNECTION = 5_000  # bytes of resident memory, measured with 500: 4,740
 PER_CHANNEL = 2_800  # measured with 20,000: 2,710
@@ -55,7 +55,7 @@ class AwaitsReceipt(Protocol):
 
 
 class AwaitsTick(Protocol):
-    """A connection that has used up the steps of a tick (routing/bounds.py) and goes on in a later one."""
+    """A connection that has used up the steps of a tick (routing/bounds.py) and continues in a later one."""
 
     def resume_in_tick(self) -> None: ...
 
@@ -124,3 +124,26 @@ class Registry:
         self._channels_per_user[user] -= 1
         if not self._channels_per_user[user]:
             del self._channels_per_user[user]
+
+
+class GrantCallback:
+    """Calls back when a write is durable, or is known never to be (AwaitsReceipt)."""
+
+    __slots__ = ("_call", "_lost", "_receipt")
+
+    def __init__(self, receipt: int, call: Callable[[], None], lost: Callable[[], None]) -> None:
+        self._receipt = receipt
+        self._call = call
+        self._lost = lost
+
+    def granted(self, receipt: int) -> bool:
+        if receipt < self._receipt:
+            return True
+        self._call()
+        return False
+
+    def granted_early(self, receipts: set[int]) -> None:
+        pass  # the grant of all follows soon
+
+    def lost(self) -> None:
+        self._lost()

@@ -1,8 +1,9 @@
-"""Conversion of durable objects to rows of the definitions, and of a row to a policy."""
+"""Durable objects as rows of the definitions, and a row as a policy."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from leveret.auth.permissions import AnyPermission, Permission
@@ -14,6 +15,7 @@ from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.store.definitions import (
     BindingRow,
+    Change,
     Drop,
     ExchangeRow,
     ParameterRow,
@@ -83,3 +85,27 @@ def rule_dropped(rule: AnyPermission) -> Drop:
     if isinstance(rule, Permission):
         return Drop(PermissionRow, (rule.user, rule.vhost))
     return Drop(TopicPermissionRow, (rule.user, rule.vhost, rule.exchange))
+
+
+class AuthRecords:
+    """Changes of users and permissions, recorded before they take effect. ``forget_routes``: remembered publish routes
+    depend on permissions."""
+
+    def __init__(self, record: Callable[[Change], None], forget_routes: Callable[[], None]) -> None:
+        self._record = record
+        self._forget_routes = forget_routes
+
+    def user_saved(self, user: User) -> None:
+        self._record(Put(user_row(user)))
+
+    def user_deleted(self, name: str) -> None:
+        self._record(Drop(UserRow, (name,)))
+
+    def rule_saved(self, rule: AnyPermission) -> None:
+        self._record(rule_saved(rule))
+
+    def rule_dropped(self, rule: AnyPermission) -> None:
+        self._record(rule_dropped(rule))
+
+    def rules_changed(self) -> None:
+        self._forget_routes()

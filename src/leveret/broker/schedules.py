@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.backlog.deadlines import unpacked
@@ -24,14 +25,14 @@ from leveret.backlog.scattered_read import ScatteredRead
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.publish_rules import PUBLISH, further_keys, traits_of
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.routes import Route
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import DeadMessage
-from leveret.queues.options import DeadLetterTo, QueueOptions
+from leveret.queues.options import DeadLetterTo, DeadMessage, QueueOptions
 from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
 from leveret.store.pages import Loaded
@@ -109,33 +110,44 @@ class Schedules:
         with self._vhost.queue_context.log.group():
             for dead in messages:
                 try:
-                    reached = self._route(dead.message)
+                    run = self._routed(dead.message)
+                    if run is not None and run.route.answers_later:
+                        write_remotely(self._vhost, [run], partial(self._send_locally, queue, dead, run))
+                        continue
+                    self._send_locally(queue, dead, run)
                 except LeveretError as problem:  # for example, the store is read-only
                     self._log.warning("scheduled message dropped", vhost=self._vhost.name, reason=str(problem))
-                    reached = False
-                self.sent += reached
-                self.dropped += not reached
+                    self.dropped += 1
+                    queue.release_dead(dead)
+
+    def _send_locally(self, queue: ClassicQueue, dead: DeadMessage, run: RoutedRun | None) -> None:
+        """Pass a message that is due to the queues of this broker, and remove it from the schedule."""
+        log = self._vhost.queue_context.log
+        with log.group():
+            if run is not None:
+                deliver(run.local(), log, run.messages, run.size, run.timed, origin=Origin.BROKER)
+            self.sent += run is not None
+            self.dropped += run is None
+            if queue.alive:
                 queue.release_dead(dead)
 
-    def _route(self, message: Message) -> bool:
+    def _routed(self, message: Message) -> RoutedRun | None:
+        """The message as it is delivered, and its queues; None if there are none."""
         content, address, _ = message
         vhost = self._vhost
         exchange = vhost.exchanges.get(address.exchange)
         if exchange is None:
-            return False
+            return None
         properties = properties_of(content)
         headers = properties.headers or {}
         keys = (address.key, *further_keys(headers))
         queues = vhost.live_queues(vhost.route_unattended(exchange, keys, selectable(properties)).queues)
         if not queues:
             vhost.counters_of(exchange.name).unroutable += 1
-            return False
+            return None
         content = _as_delivered(content, headers, exchange)
         traits = traits_of(properties, vhost.queue_context.now())
-        due: Message = (content, address, traits)
-        timed = traits.deadline != NEVER
-        deliver(Route(queues), vhost.queue_context.log, [due], len(content), timed, origin=Origin.BROKER)
-        return True
+        return RoutedRun(Route(queues), [(content, address, traits)], len(content), traits.deadline != NEVER)
 
     # ---- listing and cancelling
 

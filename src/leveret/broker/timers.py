@@ -1,8 +1,8 @@
-"""Timers in message time.
+"""Timers in message time, and the event loop that runs them.
 
-A heap of deadlines. The server reads ``next_due`` to set one real timer; ``run_due`` calls what is due. ``advance``
-moves the clock and stops at every deadline in order, so that a message that expires after one second and a queue that
-expires after two do so in that order, even if ten seconds are skipped at once.
+A heap of deadlines. The event loop (EventLoop) reads ``next_due`` to set one real timer; ``run_due`` calls what is due.
+``advance`` moves the clock and stops at every deadline in order, so that a message that expires after one second and a
+queue that expires after two do so in that order, even if ten seconds are skipped at once.
 """
 
 from __future__ import annotations
@@ -10,11 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import Protocol
 
 from leveret.clock import Clock
 from leveret.message import NEVER
 
 SWEEP_FROM = 64  # below this many cancelled entries a sweep costs more than it frees
+
+
+class EventLoop(Protocol):
+    """The event loop that the broker runs on; see server/ticker.py."""
+
+    def wake(self) -> None:
+        """Call ``Broker.tick`` once in this iteration of the loop, however often this is called."""
+
+    def rearm(self) -> None:
+        """The earliest deadline of the timers has changed."""
+
+
+class NoLoop:
+    """For a broker whose ticks and timers are run by its caller."""
+
+    def wake(self) -> None: ...
+
+    def rearm(self) -> None: ...
 
 
 class Timer:
@@ -36,17 +55,24 @@ class Timer:
 class Timers:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.rearm: Callable[[], None] = lambda: None  # called when the earliest deadline changed
+        self._loop: EventLoop = NoLoop()
         self._heap: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._cancelled = 0
+
+    def attach(self, loop: EventLoop) -> None:
+        self._loop = loop
+
+    def rearm(self) -> None:
+        """Have the event loop read ``next_due`` again."""
+        self._loop.rearm()
 
     def at(self, when: float, call: Callable[[], None]) -> Timer:
         timer = Timer(when, call, self)
         earliest = self._heap[0][0] if self._heap else NEVER
         heappush(self._heap, (when, next(self._order), timer))
         if when < earliest:
-            self.rearm()
+            self._loop.rearm()
         return timer
 
     def note_cancelled(self) -> None:

@@ -8,7 +8,7 @@ called at three points, none of which costs anything while there is no tracer:
 - dead letters and scheduled messages: the target to which a queue sends them is replaced by ``TracedDeadLetters``
 
 A message is identified by its bytes until it is in its queues (``_arriving``), and by its place from then on. When a
-message leaves a queue and enters another as a new one (a dead letter, a move), its trace goes on: it is *carried*.
+message leaves a queue and enters another as a new one (a dead letter, a move), its trace continues: it is *carried*.
 """
 
 from __future__ import annotations
@@ -17,22 +17,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leveret.broker.binding_steps import Step, binding_steps
 from leveret.broker.broker import Broker
 from leveret.broker.firehose import Firehose, Peer
 from leveret.broker.internal_queues import SCHEDULE
-from leveret.broker.message_traces import MessageTrace, MessageTraces, Where
-from leveret.broker.predeclared import TRACE_EXCHANGE
-from leveret.broker.publish_rules import carbon_copies
-from leveret.broker.trace_details import departure, message_facts, readable_properties
+from leveret.broker.message_traces import (
+    MessageTrace,
+    MessageTraces,
+    Step,
+    Where,
+    binding_steps,
+    departure,
+    message_facts,
+)
+from leveret.broker.publish_rules import carbon_copies, readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import DeadLetterTarget, QueueContext
-from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.options import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.queues.traced_queues import (
     ALL_LANES,
@@ -44,6 +49,7 @@ from leveret.queues.traced_queues import (
     start_tracing,
     stop_tracing,
 )
+from leveret.routing.types import TRACE_EXCHANGE
 from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that stores the switch
@@ -119,7 +125,7 @@ class Tracer:
     ) -> Iterator[None]:
         """While inside, the run is passed to these queues. ``publisher``: a channel, or None in this process."""
         peer = peer_of(publisher)
-        properties = [readable_properties(message[0]) for message in run]
+        properties = [readable_properties(message) for message in run]
         traces = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
         names = [queue.name for queue in queues]
         for message, said, trace in zip(run, properties, traces, strict=True):
@@ -137,9 +143,9 @@ class Tracer:
 
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
         """The schedule queue is created when first needed."""
-        for queue in queues:
-            if queue.name == SCHEDULE and isinstance(queue, DeclaredQueue) and not is_traced_queue(queue):
-                self.attend(queue)
+        schedule = self._vhost.internal.queues.get(SCHEDULE)
+        if schedule is not None and schedule in queues and not is_traced_queue(schedule):
+            self.attend(schedule)
 
     def _received(self, peer: Peer, message: Message, properties: Properties) -> MessageTrace:
         trace = self._begin(message, properties)
@@ -176,7 +182,7 @@ class Tracer:
 
     def _tell_untaken(self, trace: MessageTrace, message: Message, queues: Sequence[Queue]) -> None:
         for queue in queues:
-            if isinstance(queue, DeclaredQueue) and queue.can_reject and queue.name not in trace.queues and queue.alive:
+            if queue.can_reject and queue.name not in trace.queues and queue.alive:
                 is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
                 self._tell(trace, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
 
@@ -189,7 +195,7 @@ class Tracer:
                 continue
             trace = self._arriving.get(id(content)) or self._carried
             if trace is None:  # published without a tracer context, by a pipeline for example
-                trace = self._received(Peer(), message, readable_properties(content))
+                trace = self._received(Peer(), message, readable_properties(message))
             self._has_entered = self._has_entered or trace is self._carried
             where = (queue.id, lane, sequence)
             self.book.put(trace, where, queue.name)
@@ -227,7 +233,7 @@ class Tracer:
                 self._gone(queue, (queue.id, place.lane, place.sequence))
                 self._tell(trace, "acked", queue=queue.name, automatic=True)
             if self._firehose.is_wanted:
-                said = readable_properties(place.message[0])
+                said = readable_properties(place.message)
                 self._firehose.delivered(peer, place.message, said, queue.name, delivery.redelivered)
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
@@ -319,7 +325,7 @@ class Tracer:
         where = (queue.id, lane, sequence)
         trace = self.book.at(where)
         if trace is None and message[1].exchange != TRACE_EXCHANGE:
-            trace = self._begin(message, readable_properties(message[0]))
+            trace = self._begin(message, readable_properties(message))
             self.book.put(trace, where, queue.name)
             self._tell(trace, "found", queue=queue.name, id=place_name(where))
         return trace

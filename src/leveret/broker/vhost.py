@@ -18,12 +18,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from leveret.broker.counters import ExchangeCounters, VhostCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked, refuse_reserved
-from leveret.broker.footprint import Footprint, binding_size, exchange_size, queue_size
 from leveret.broker.internal_queues import InternalQueues
+from leveret.broker.memory_users import Footprint, binding_size, exchange_size, queue_size
 from leveret.broker.parameters import Parameters
-from leveret.broker.pools import Pool
-from leveret.broker.predeclared import predeclared
-from leveret.broker.queue_removal import QueueRemoval
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.stream_offsets import StreamOffsets
@@ -31,7 +28,7 @@ from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.queue import Queue
 from leveret.queues.queue_types import make_queue, refuse_kind
@@ -39,7 +36,7 @@ from leveret.routing.bindings import Binding, Bindings, Destination
 from leveret.routing.bounds import UNATTENDED_STEPS, Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
-from leveret.routing.types import ExchangeTypes
+from leveret.routing.types import ExchangeTypes, predeclared
 from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
 if TYPE_CHECKING:
@@ -50,6 +47,35 @@ PAUSED = "paused"  # the component of the parameters that name paused queues
 Owner = object  # the connection that an exclusive queue belongs to
 
 
+class Follower(Protocol):
+    """One consumer of a pool."""
+
+    def follow(self, queues: Sequence[DeclaredQueue]) -> None:
+        """Consume from exactly these queues from now on."""
+
+
+class Pool(Protocol):
+    """Several queues that a consumer sees as one, such as the shards behind a pseudo-queue.
+
+    A pool assigns queues to its followers and calls them whenever their queues change. The session provides the
+    followers (session/pooled_consumer.py), the sharding package the pools.
+    """
+
+    def enter(self, follower: Follower, everything: bool) -> None:
+        """Assign queues to it, now and whenever they change. ``everything``: all queues instead of a share."""
+
+    def leave(self, follower: Follower) -> None: ...
+
+    def local(self) -> list[DeclaredQueue]:
+        """The queues of this node, in order."""
+
+    def draining(self) -> list[DeclaredQueue]:
+        """Queues that receive no more messages and still hold some."""
+
+    def first(self) -> DeclaredQueue:
+        """The queue that a declare of the pool's name refers to; NotFound if there is none."""
+
+
 class VhostContext(Protocol):
     """What a virtual host needs of its broker."""
 
@@ -58,6 +84,9 @@ class VhostContext(Protocol):
 
     def record(self, change: Change) -> None:
         """Write a change of the definitions, before it is made."""
+
+    def wake(self) -> None:
+        """Request a tick."""
 
     def refuse_exchange(self, exchange: Exchange, vhost: str) -> None:
         """PreconditionFailed if the plugin of its type is disabled."""
@@ -86,6 +115,7 @@ class Vhost:
         self.types = types
         self.footprint = footprint
         self.next_id, self.record, self._refuse_exchange = context.next_id, context.record, context.refuse_exchange
+        self.wake = context.wake
         self.max_queues, self.max_connections = max_queues, max_connections
         self.parameters = Parameters(name, self.record)
         self.epoch = 0
@@ -219,17 +249,11 @@ class Vhost:
         options = self.policies.options_of(name, arguments, durable, exclusive)
         refuse_kind(options, auto_delete, is_named)
         self._refuse_one_more_queue(name, queue_size(options, arguments))
-        made = make_queue(
-            self.next_id(),
-            name,
-            self.name,
-            options,
-            self.queue_context,
-            durable=durable,
-            auto_delete=auto_delete,
-            owner=owner if exclusive else None,
-            arguments=arguments,
+        owned_by = owner if exclusive else None
+        declared = Declaration(
+            self.next_id(), name, self.name, options, durable, auto_delete, owner=owned_by, arguments=arguments
         )
+        made = make_queue(declared, self.queue_context)
         self._add_queue(made)
         return made
 
@@ -305,6 +329,18 @@ class Vhost:
             self.queue_context.log.promise()
         return number
 
+    def pause_queue(self, queue: DeclaredQueue) -> None:
+        """Accept messages and deliver none until it is resumed, also after a restart. Unacknowledged messages can still
+        be settled; basic.get returns empty."""
+        if queue.stored:
+            self.parameters.put(PAUSED, queue.name, b"true")
+        queue.consumers.paused = True
+
+    def resume_queue(self, queue: DeclaredQueue) -> None:
+        self.parameters.drop(PAUSED, queue.name)
+        queue.consumers.paused = False
+        queue.touch()
+
     def settle_down(self, queue: DeclaredQueue) -> None:
         """Do pending deliveries first, so that messages about to be delivered are not counted as ready."""
         if queue.dirty:
@@ -366,7 +402,7 @@ class Vhost:
         return self.exchanges[binding.source].durable and self.exchanges[name].durable
 
     def _drop_bindings(self, bindings: Sequence[Binding]) -> None:
-        """On disk; both ends are still there."""
+        """Delete them on disk, while both ends exist."""
         for binding in dict.fromkeys(bindings):
             if self.lasts(binding):
                 self.record(Drop(BindingRow, binding_row(self.name, binding)))
@@ -380,7 +416,7 @@ class Vhost:
             self.exchange(destination.name)
 
     def _unlink(self, binding: Binding) -> None:
-        """The binding has left the table: tell its exchange, which may have lived for it alone."""
+        """Remove a binding from its exchange, and delete an auto-delete exchange with its last binding."""
         self.footprint.count(-binding_size(binding))
         source = self.exchanges.get(binding.source)
         if source is None:
@@ -400,7 +436,7 @@ class Vhost:
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
     def route_unattended(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
-        """The same for a message that the broker sends by itself, as a dead letter."""
+        """The same for a message of the broker itself, such as a dead letter."""
         self.work.left = min(self.work.allowed, UNATTENDED_STEPS - self.work.spent)
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
@@ -412,10 +448,25 @@ class Vhost:
         return name in self.queues or name in self.reply_queues or name in self.hidden
 
     def live_queues(self, names: Sequence[str]) -> list[Queue]:
-        """The queues behind routed names; those that vanished meanwhile are left out."""
+        """The queues with these routed names, except those deleted meanwhile."""
         found: list[Queue] = []
         for name in names:
             queue: Queue | None = self.queues.get(name) or self.reply_queues.get(name) or self.hidden.get(name)
             if queue is not None:
                 found.append(queue)
         return found
+
+
+class QueueRemoval:
+    """A background task that deletes many queues: the exclusive ones of a closed connection, or all of a virtual host.
+    Those that its first step leaves are deleted in later ticks."""
+
+    def __init__(self, vhost: Vhost, queues: list[DeclaredQueue]) -> None:
+        self._vhost = vhost
+        self._queues = queues[::-1]
+
+    def step(self) -> bool:
+        time_slice = self._vhost.queue_context.background.new_slice()
+        while self._queues and not time_slice.is_over:
+            self._vhost.remove_queue(self._queues.pop())
+        return bool(self._queues)

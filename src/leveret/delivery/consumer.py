@@ -31,7 +31,7 @@ class Outstanding(Protocol):
 
 
 class Source(Protocol):
-    """What a holder needs of the queue that its messages came from."""
+    """What a holder needs of the queue of its messages."""
 
     counts_deliveries: bool  # redelivered messages have the header x-delivery-count
     returning: int  # settlements that are requeuing messages: until they are done, only these are delivered
@@ -45,6 +45,10 @@ class Source(Protocol):
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """These were rejected without requeue."""
+
+    def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
+        """Extend the ack timeout of a delivery to ``seconds`` from now, or to the timeout of the queue. False if the
+        queue has none."""
 
     def touch(self) -> None:
         """A holder may have room again: drain the queue within this tick."""

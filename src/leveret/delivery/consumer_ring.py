@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from leveret.delivery.consumer import Consumer
 
@@ -62,3 +62,27 @@ class ConsumerRing:
                     self.stretch = 1
                     return consumer
         return None
+
+
+class SingleActive(ConsumerRing):
+    """x-single-active-consumer: one consumer gets all messages, the others wait.
+
+    The first consumer of the highest priority is the active one, until it is cancelled or a consumer with a higher
+    priority subscribes. It then keeps its unacked deliveries.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, consumers: Iterable[Consumer] = ()) -> None:
+        super().__init__()
+        for consumer in consumers:
+            self.add(consumer)
+
+    @property
+    def active(self) -> Consumer | None:
+        return next(iter(self), None)
+
+    def next(self) -> Consumer | None:
+        self.stretch = 0
+        active = self.active
+        return active if active is not None and not self.paused and active.room() > 0 else None

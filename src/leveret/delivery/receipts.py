@@ -8,8 +8,8 @@ Receipt for each copy that must exist, at a remote leader or a replica, and reso
       │          └──────> refused, lost
       └─────────────────> lost
 
-A confirm waits for all receipts of its publish. Receipts of different logs are never compared. Until a receipt is
-received, its messages count against the flow control of the publisher.
+A confirm or a commit waits for all receipts of its publishes. Receipts of different logs are never compared. Until a
+receipt is received, its messages count against the flow control of the publisher.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ class RemoteLog(Protocol):
     def submit(self, size: int, timed: bool, publish: PendingPublish) -> None:
         """Take ``publish.run``, and open its receipts.
 
-        All receipts that are open when the queue is deleted must be resolved then: no publisher waits for ever.
+        All receipts that are open when the queue is deleted must be resolved then, so that no publisher waits forever.
         """
+
+    def sync(self, publish: PendingPublish) -> None:
+        """Open a receipt of ``publish``, which has no messages, for everything that was settled in the queue so far."""
 
 
 class Publisher(Protocol):
-    """The channel that published a run, or the broker itself."""
+    """The channel that published a run, or the broker itself (broker/remote_writes.py)."""
 
     def spend(self, credits: int) -> None:
         """So many more messages have been sent to a log and not been received."""

@@ -4,7 +4,7 @@
 
 The length of the text is limited (``LONGEST`` characters, and see selector_parser.py), which limits the cost per
 message; matching never raises. ``selectable`` gives the fields of a message. The same mapping is what exchanges get as
-headers: names of headers as keys, and behind ``fields[name]`` also the names of JMS, worked out when asked for.
+headers: names of headers as keys, and behind ``fields[name]`` also the names of JMS, computed on demand.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
 
+from leveret.delivery.selector_parser import X_SELECTOR as X_SELECTOR
 from leveret.delivery.selector_parser import Parsed, parse
 from leveret.delivery.selector_terms import seconds_of as seconds_of
-from leveret.delivery.selector_tokens import X_SELECTOR as X_SELECTOR
 from leveret.errors import PreconditionFailed
 from leveret.wire.properties import Properties
 
@@ -47,7 +47,7 @@ class Selector:
 
 
 def compile_selector(text: str) -> Selector:
-    """PreconditionFailed if the text is too long or wrong; says where, and what was expected there."""
+    """PreconditionFailed if the text is too long or invalid, with the position and what was expected there."""
     if len(text) > LONGEST:
         raise PreconditionFailed(
             f"invalid arg '{X_SELECTOR}': {len(text)} characters, expected at most {LONGEST}; shorten the selector"

@@ -1,11 +1,11 @@
-"""The parts of a selector as closures: each takes the fields of a message and gives a value.
+"""The parts of a selector as closures: each takes the fields of a message and returns a value.
 
-A value is a string, a number, True, False, or None for what is not known: a field that is not there, arithmetic on what
-is no number, a comparison of unlike types. Logic has three values: *unknown* AND FALSE is FALSE, *unknown* OR TRUE is
-TRUE, everything else that meets *unknown* is *unknown*, also NOT. A selector takes a message only on TRUE.
+A value is a string, a number, True, False, or None for *unknown*: a missing field, arithmetic on other types than
+numbers, a comparison of different types. Logic has three values: *unknown* AND FALSE is FALSE, *unknown* OR TRUE is
+TRUE, and any other operation with *unknown*, also NOT, is *unknown*. A selector matches a message only if it is TRUE.
 
-No closure raises, whatever the fields hold, and each costs at most what its text is long times what its field is long:
-LIKE follows all ways through its pattern at once, one bit for each, instead of trying them in turn.
+No closure raises, whatever the fields contain. The cost of each is at most the length of its text times that of its
+field: LIKE follows all ways through its pattern at once, one bit for each, instead of one after the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def seconds_of(time: datetime) -> int:
 
 
 def plain(value: object) -> object:
-    """A field value as selectors know it. Tables and arrays stay what they are: there, but equal to nothing."""
+    """A field value for selectors. Tables and arrays are unchanged: they exist, but equal nothing."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, datetime):

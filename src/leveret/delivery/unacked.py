@@ -101,6 +101,16 @@ class Unacked:
 
     # ---- deliveries
 
+    def add(self, holder: Holder, message: Message | None, lane: int, sequence: int, count: int) -> int:
+        """Add one delivery; returns its tag. Without a message it needs no ack."""
+        tag = self.next_tag
+        if message is None:
+            self.skip(1)
+        else:
+            self.items.append(message)
+            self.opened(holder, lane, sequence, 1, count)
+        return tag
+
     def opened(self, holder: Holder, lane: int, sequence: int, number: int, count: int = 0) -> None:
         """The caller has appended ``number`` messages to ``items``: assign their tags and record their holder."""
         first = self.next_tag

@@ -21,7 +21,7 @@ from leveret.config import Settings
 from leveret.http.login import Login
 from leveret.http.stream_listeners import StreamListeners
 from leveret.server.ports import Ports
-from leveret.server.trusted_proxies import TrustedProxies
+from leveret.server.proxy_header import TrustedProxies
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute

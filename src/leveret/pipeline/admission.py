@@ -1,7 +1,8 @@
-"""What a user may bring in by HTTP, checked before anything of it is kept.
+"""Checks of the messages that a user publishes by HTTP, before any of them is stored.
 
-What is sound here is not refused later: a stage that was answered can be committed. Permissions and existence are asked
-once per address of a request, properties only where a message has more than a delivery mode.
+Messages that are admitted are not refused later, so a stage that was confirmed can be committed. Permissions and the
+existence of exchanges are checked once per address of a request; properties only of messages that have more than a
+delivery mode.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from leveret.wire.content import properties_of
 
 
 class Publisher(NamedTuple):
-    """Who brings them, and what is asked for."""
+    """The user of the request, and whether its messages must be routable."""
 
     user: str
     tags: tuple[str, ...]
@@ -32,7 +33,7 @@ class Publisher(NamedTuple):
 
 
 class Admission:
-    """Of one request."""
+    """The checks of one request."""
 
     def __init__(self, vhost: Vhost, permissions: Permissions, publisher: Publisher) -> None:
         self._vhost = vhost
@@ -40,16 +41,16 @@ class Admission:
         self._publisher = publisher
         self.routes = AddressRoutes(vhost)
         self._known: set[tuple[str, str]] = set()
-        self._epoch = permissions.epoch  # of what is known
-        self.exchanges: set[str] = set()  # that were named
+        self._epoch = permissions.epoch  # of the known addresses
+        self.exchanges: set[str] = set()  # of the admitted messages
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
-        """About how much work it is to admit the run."""
+        """Approximate work to admit the run."""
         route = self.routes.of(run[0][1])
         return len(run) if look is Look.CLOSE or (route is not None and route.special) else 1 + look * len(run) // QUICK
 
     def admit(self, run: Sequence[Message], look: Look) -> None:
-        """An error if one of these messages, all of one address, may not come in."""
+        """Raises an error if one of these messages, all of one address, is refused."""
         address = run[0][1]
         epoch = self._caller.access.permissions.epoch
         if self._epoch != epoch:  # the body of a request may arrive for hours
@@ -61,7 +62,7 @@ class Admission:
             self.exchanges.add(address.exchange)
         route = self.routes.of(address)
         if route is None:
-            raise self._unreachable(address)  # deleted since we asked
+            raise self._unreachable(address)  # deleted since the permission check
         if look is Look.CLOSE or route.special:
             for message in run:
                 self._check(route, message)

@@ -1,7 +1,7 @@
-"""Messages go out as an Arrow IPC stream, batch by batch, with two batches in memory: one built, one on its way.
+"""Responses with messages as an Arrow IPC stream. Two batches are in memory: one is being built, one is being sent.
 
-A *job* makes record batches in a thread; what makes the jobs runs on the loop. A client that reads slowly slows its own
-fetch down and nothing else. When it goes away, no further job is run.
+A *job* builds record batches in a thread; the generator of the jobs runs on the event loop. A client that reads slowly
+delays only its own response. After it disconnects, no further job is run.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-PIECE = 1 << 20  # bytes that are handed to the socket at once
+PIECE = 1 << 20  # bytes passed to the socket at once
 STALLED = 600.0  # seconds that a client may take for one piece
 
 Job = Callable[[], "Sequence[pa.RecordBatch]"]
 
 
 class Rows(NamedTuple):
-    """Messages of one queue, with what the queue knows of them. ``times``: arrival in microseconds since 1970."""
+    """Messages of one queue with their columns. ``times``: arrival in microseconds since 1970."""
 
     queue: str
     partition: int
@@ -49,7 +49,7 @@ def batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 async def arrow_response(context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str]) -> Response:
-    """The answer. The first job is done before it begins, so that what fails there has a status of its own."""
+    """The response. The first job is run before it starts, so that an error there has its own status code."""
     try:
         await context.in_worker(need_arrow)
         first = await _next_pieces(context, jobs, columns, begins=True)
@@ -101,7 +101,7 @@ class ArrowResponse(Response):
         finally:
             for task in (gone, sending):
                 task.cancel()
-                with suppress(asyncio.CancelledError, Exception):  # what matters was raised above
+                with suppress(asyncio.CancelledError, Exception):  # the first error was raised above
                     await task
 
     async def _send_all(self, send: Send) -> None:
@@ -138,6 +138,6 @@ async def _disconnect(receive: Receive) -> None:
 
 
 async def jobs_of(rows: AsyncIterator[Rows], columns: Sequence[str]) -> AsyncGenerator[Job]:
-    """One job for each ``Rows`` that comes."""
+    """One job for each ``Rows``."""
     async for each in rows:
         yield lambda each=each: [batch_of(each, columns)]  # type: ignore[misc]

@@ -1,19 +1,20 @@
 """Messages as Arrow columns, without a Python step per message.
 
-Theory of operation. A *slab* is many contents in one bytes, with the places where each begins and its length. Numbers
-in the frames (sizes, flags) are gathered from all contents at once: a view of the bytes that has a big-endian number at
-*every* position is indexed with the positions that count. Bodies are then cut out in one go: read as a binary array
-whose values are body, gap, body, gap, the slab needs only every second value taken.
+Theory of operation. A *slab* is one bytes object with many contents, and the start and length of each. Numbers in the
+frames (sizes, flags) are read from all contents at once: a view of the bytes with a big-endian number at *every*
+position is indexed with the positions of interest. Bodies are then extracted at once: in a binary array over the slab
+whose values are body, gap, body, gap, every second value is taken.
 
     | head frame | 3 | channel | size | body | 0xCE | head frame | ...
                  ^ frame                ^ start      ^ stop + 1
 
-A content with several body frames, or none, is put together by hand; those are large, so a batch has few, or empty.
+If a content of the slab has several body frames, or none, its bodies are decoded one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +47,7 @@ def schema_of(columns: Sequence[str]) -> pa.Schema:
 
 
 class Slab:
-    """Contents of many messages in one bytes, ascending and apart. ``u16`` and so on: the number at each position."""
+    """Contents of many messages in one bytes, ascending, without overlap. ``u16`` etc.: the number at each position."""
 
     __slots__ = ("buffer", "data", "lengths", "starts", "u8", "u16", "u32", "u64")
 
@@ -72,6 +73,45 @@ def slab_of(messages: Sequence[Message]) -> Slab:
     return Slab(b"".join(contents), np.cumsum(lengths) - lengths, lengths)
 
 
+class Stretch(NamedTuple):
+    """Contents that lie in the same bytes, ascending."""
+
+    data: bytes
+    starts: Places
+    lengths: Places
+
+    @property
+    def end(self) -> int:
+        return int(self.starts[-1] + self.lengths[-1])
+
+
+def joined(stretches: Sequence[Stretch]) -> Slab:
+    """Contents that follow each other in the same bytes stay there; others are copied side by side."""
+    groups: list[list[Stretch]] = []
+    for stretch in stretches:
+        last = groups[-1][-1] if groups else None
+        if last is not None and last.data is stretch.data and last.end <= stretch.starts[0]:
+            groups[-1].append(stretch)
+        else:
+            groups.append([stretch])
+    lengths = one_array([stretch.lengths for stretch in stretches])
+    if len(groups) == 1:
+        return Slab(stretches[0].data, one_array([stretch.starts for stretch in stretches]), lengths)
+    pieces: list[memoryview] = []
+    starts: list[Places] = []
+    behind = 0
+    for group in groups:
+        begin, end = int(group[0].starts[0]), group[-1].end
+        pieces.append(memoryview(group[0].data)[begin:end])
+        starts += [stretch.starts - begin + behind for stretch in group]
+        behind += end - begin
+    return Slab(b"".join(pieces), one_array(starts), lengths)
+
+
+def one_array(arrays: Sequence[Places]) -> Places:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
 def _at_every_place(data: bytes, width: int) -> npt.NDArray[np.uint64]:
     number = max(len(data) - width + 1, 0)
     return np.ndarray((number,), dtype=f">u{width}", buffer=data if number else bytes(width), strides=(1,))
@@ -89,7 +129,7 @@ def bodies(slab: Slab) -> pa.Array:
 
 
 def cut(slab: Slab, starts: Places, stops: Places) -> pa.Array:
-    """The bytes of the slab between each start and its stop; places ascend."""
+    """The bytes of the slab between each start and its stop; positions ascend."""
     number = len(starts)
     if number == 0:
         return pa.array([], pa.binary())
@@ -101,7 +141,7 @@ def cut(slab: Slab, starts: Places, stops: Places) -> pa.Array:
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """Binary values as text. What is no UTF-8 is shown with backslashes rather than lost."""
+    """Binary values as text. Bytes that are not UTF-8 become backslash escapes."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:

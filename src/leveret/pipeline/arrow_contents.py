@@ -1,12 +1,13 @@
-"""Record batches that came in, as contents: a header frame and body frames for each row, as wire/content.py draws them.
+"""Converts record batches of a request to message contents: a header frame and body frames for each row
+(wire/content.py).
 
-The common row has a body and nothing else: its content is the body behind a head that depends on the body's size alone,
-so heads are made once for each size. Properties are encoded column by column, and put together before and behind the
-headers, as they stand on the wire.
+A common row has a body and nothing else: its content is a head, which depends on the size of the body only, and the
+body. So heads are built once for each size. Properties are encoded column by column and joined in wire order, some
+before and some after the headers.
 
-A batch comes from outside: it is validated in full before anything reads it, or its offsets could point anywhere. It
-is decoded in place (pipeline/arrow_frames.py refuses what would not be), and only pieces of a few megabytes of it are
-ever copied.
+Batches are untrusted: each is validated in full before it is read, since its offsets could point anywhere. It is
+decoded in place (pipeline/arrow_frames.py refuses other batches), and at most a few megabytes of it are copied at a
+time.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ ONE_FRAME = DEFAULT_FRAME_MAX - FRAME_OVERHEAD  # the largest body that fits
 PLAIN = encode_properties(Properties(delivery_mode=2))
 MOST_HEADERS_BYTES = 64 << 10
 MOST_ADDRESSES = 10_000  # that are remembered
-# Of a batch that are worked on at once. pyarrow holds the GIL while it makes Python values of a column, a few
-# milliseconds for so many rows: the event loop waits that long.
+# Of a batch that is processed at once. pyarrow holds the GIL while it converts a column to Python values, for a few
+# milliseconds with this many rows: the event loop waits that long.
 PIECE_ROWS = 1_000
 PIECE_BYTES = 4 << 20
 BESIDES = 1 << 20  # bytes of a row that are not its body: more than headers and properties can have
 
-UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError)  # what pyarrow raises for bytes that make no sense
+UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError)  # raised by pyarrow for invalid data
 
-# No view types: many of their values can be the same bytes, and become copies of them here.
+# No view types: many of their values can share the same bytes, which are copied here.
 TEXT = pa.types.is_string, pa.types.is_large_string
 BINARY = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
 
 
 class Encoded(NamedTuple):
-    """Properties without headers, of each row: flags, what stands before the headers on the wire, what behind them."""
+    """The properties of each row except headers: flags, and the bytes before and after the headers in wire order."""
 
     flags: list[int]
     before: list[bytes]
@@ -81,7 +82,7 @@ class Contents:
             raise BadRequest(f"the Arrow stream does not start with a valid schema: {problem}") from None
 
     def slices(self, framed: Framed) -> list[pa.RecordBatch]:
-        """A record batch, validated, in pieces of as many rows and bytes as one step takes."""
+        """A record batch, validated, in pieces with the rows and bytes of one step."""
         try:
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(framed), self._schema)
             batch.validate(full=True)
@@ -91,7 +92,7 @@ class Contents:
         return [piece for start in starts for piece in pieces(batch.slice(start, PIECE_ROWS))]
 
     def runs(self, piece: pa.RecordBatch) -> list[Incoming]:
-        """The messages of one piece, cut wherever the address changes."""
+        """The messages of one piece, split wherever the address changes."""
         self._refuse_large_rows(piece)
         try:
             batch = pa.RecordBatch.from_arrays([_plain(column) for column in piece.columns], piece.schema.names)
@@ -116,7 +117,7 @@ class Contents:
             raise ContentTooLarge(f"a row of {piece.nbytes} bytes: headers and properties have {BESIDES} bytes at most")
 
     def _addressed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, Address]]:
-        """Stretches of rows, from and below, that have the same address."""
+        """Ranges of rows with the same address."""
         number = batch.num_rows
         keys, key_of = texts_of(batch, "routing_key", self._key)
         exchanges, exchange_of = texts_of(batch, "exchange", self._exchange)
@@ -179,7 +180,7 @@ def with_properties(bodies: Sequence[bytes], batch: pa.RecordBatch) -> tuple[lis
 
 
 def _head(properties: bytes, size: int) -> bytes:
-    """All that stands before the bytes of a body that fits into one frame."""
+    """All bytes before a body that fits into one frame."""
     header = CONTENT_HEADER.pack(BASIC_CLASS, 0, size) + properties
     front = ENVELOPE.pack(FRAME_HEADER, CHANNEL, len(header)) + header + END_BYTE
     return front + ENVELOPE.pack(FRAME_BODY, CHANNEL, size)
@@ -213,7 +214,7 @@ def encoded_properties(batch: pa.RecordBatch) -> Encoded:
 
 
 def _given_properties(batch: pa.RecordBatch) -> dict[str, list[Any]]:
-    """The values of each property that is there, None also where the whole struct is null."""
+    """The values of each property that is present; None also where the whole struct is null."""
     if "properties" not in batch.schema.names:
         return {}
     column = batch.column("properties")
@@ -238,7 +239,7 @@ def _listed(name: str, field: pa.Array) -> list[Any]:
 
 
 def _encoded(name: str, value: Any, encode: Callable[[Any], bytes]) -> bytes:
-    """b"" for a property that is not there: no property is encoded as nothing."""
+    """b"" for a missing property: no property has an empty encoding."""
     try:
         return b"" if value is None else encode(value)
     except (FrameError, OverflowError) as problem:
@@ -257,7 +258,7 @@ def encoded_headers(batch: pa.RecordBatch) -> Sequence[bytes]:
         return [b""] * batch.num_rows
     column = batch.column("headers")
     offsets = column.offsets.to_pylist()
-    first, number = offsets[0], offsets[-1] - offsets[0]  # keys and items are those of the whole batch
+    first, number = offsets[0], offsets[-1] - offsets[0]  # keys and items belong to the whole batch
     keys, items = column.keys.slice(first, number), column.items.slice(first, number)
     names, values = bytes_of(keys, "the names of headers"), _bytes(items)
     fields = {name: _header_name(name) + b"S" for name in set(names)}
@@ -308,8 +309,8 @@ def _bytes(column: pa.Array) -> list[bytes]:
 
 
 def texts_of(batch: pa.RecordBatch, name: str, default: str) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """The different texts of a column, and which of them each row has. A null stands for the default, as a missing
-    column does."""
+    """The distinct texts of a column, and the index of each row's text. A null means the default, as does a missing
+    column."""
     if name not in batch.schema.names:
         return [default], np.zeros(batch.num_rows, np.int64)
     column = batch.column(name).dictionary_encode()

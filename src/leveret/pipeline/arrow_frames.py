@@ -1,17 +1,17 @@
 """Splits an Arrow IPC stream into its messages as it arrives, so that no more than one message is ever held.
 
     | 0xFFFFFFFF | size of the metadata | metadata, a flatbuffer | body |
-      4            4, little-endian       size                     as the metadata says
+      4            4, little-endian       size                     length in the metadata
 
-A message from outside may be small on the wire and large when it is decoded. The metadata is therefore checked here,
-before any byte of the body is kept or pyarrow sees the message: what passes is decoded without a copy, and takes as
-much memory as it has bytes.
+A message of a client may be small on the wire and large when it is decoded. The metadata is therefore checked here,
+before any byte of the body is kept or passed to pyarrow: accepted messages are decoded without a copy, and take as much
+memory as they have bytes.
 
 - Metadata version V5: in V4, a deprecated key of the custom metadata declares compressed buffers.
 - No custom metadata on a message, for the same reason.
 - No compression. No view types (pipeline/arrow_contents.py), where many values are the same bytes.
-- Buffers lie one behind the other: two columns cannot use the same bytes.
-- At most as many rows as the body has bytes: there are types that take none.
+- Buffers follow each other: two columns cannot use the same bytes.
+- At most as many rows as the body has bytes: some types take none per row.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ MOST_METADATA = 1 << 20
 MOST_BODY = 128 << 20
 MOST_BUFFERS = 1_000
 
-VERSION, HEADER_TYPE, HEADER, BODY_LENGTH, CUSTOM_METADATA = range(
-    5
-)  # fields of a Message, by their place in its table
-ROWS, NODES, BUFFERS, COMPRESSION = range(4)  # fields of a RecordBatch
+# Fields of a Message and of a RecordBatch, by their place in its table.
+VERSION, HEADER_TYPE, HEADER, BODY_LENGTH, CUSTOM_METADATA = range(5)
+ROWS, NODES, BUFFERS, COMPRESSION = range(4)
 V5 = 4
 SCHEMA, RECORD_BATCH = 1, 3  # as the type of a header
 
@@ -46,7 +45,7 @@ Framed = bytearray  # one message, whole
 
 
 class Framing:
-    """``feed`` bytes in any slicing, get whole messages. ``is_over`` after the end of the stream."""
+    """``feed`` takes bytes in any slicing and yields whole messages. ``is_over`` after the end of the stream."""
 
     def __init__(self, most_body: int = MOST_BODY) -> None:
         self.is_over = False
@@ -74,13 +73,13 @@ class Framing:
                 yield message
 
     def finish(self) -> None:
-        """The body is over; so must the stream be, or a writer that died between two batches passed for one that is
-        done."""
+        """The end of the request body. The stream must have ended too: a writer that failed between two batches would
+        otherwise look complete."""
         if not self.is_over:
             raise BadRequest("the Arrow stream is incomplete: close the writer before sending")
 
     def _is_whole(self) -> bool:
-        """All that was known to be needed is here: find out whether more belongs to the message."""
+        """Called with all bytes that were known to be needed: whether the message is complete."""
         message = self._message
         if self._needs > self._front:
             return True  # the body
@@ -101,7 +100,7 @@ class Framing:
 
 
 def body_length(metadata: bytes, most: int = MOST_BODY) -> int:
-    """How many bytes follow the metadata of a message that can be decoded in bounded memory."""
+    """The number of bytes after the metadata; BadRequest for a message that cannot be decoded in bounded memory."""
     try:
         message = _uint32(metadata, 0)[0]
         version_at, length_at = _field(metadata, message, VERSION), _field(metadata, message, BODY_LENGTH)
@@ -142,7 +141,7 @@ def _refuse_large_batch(metadata: bytes, batch: int, length: int) -> None:
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a flatbuffer's table is; 0 if it is not there."""
+    """The position of a field of a flatbuffer table; 0 if it is missing."""
     vtable = table - _int32(data, table)[0]
     place = 4 + 2 * number
     if vtable < 0 or place >= _uint16(data, vtable)[0]:
@@ -157,7 +156,7 @@ def _number(data: bytes, place: int) -> int:
 
 
 def _vector(data: bytes, place: int) -> tuple[int, int]:
-    """Where the first element of a vector is, and how many there are; none if there is no such field."""
+    """The position of the first element of a vector, and the number of elements: 0 if the field is missing."""
     if not place:
         return 0, 0
     vector = place + _uint32(data, place)[0]

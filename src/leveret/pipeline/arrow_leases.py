@@ -1,4 +1,4 @@
-"""What was read of a lease as record batches, without an object for each message. Runs in a thread."""
+"""Messages of a lease as record batches, without an object for each message. Runs in a thread."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers
+from leveret.pipeline.arrow_columns import TIME, Places, Stretch, joined, numbers
 from leveret.pipeline.arrow_schema import MOST_ROWS
 from leveret.pipeline.lease_messages import Part
 from leveret.pipeline.record_batches import Portion, batch_of_portion
@@ -18,7 +18,7 @@ def batches_of(parts: Sequence[Part], queue: str, partition: int, columns: Seque
 
 
 def _by_rows(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """No more rows at once than one batch may have."""
+    """Split into groups of at most as many rows as one batch may have."""
     some: list[Part] = []
     left = MOST_ROWS
     for part in parts:
@@ -41,7 +41,7 @@ def _portion(parts: Sequence[Part], queue: str, partition: int) -> Portion:
     counts = [part.stop - part.first for part in parts]
     offsets = [np.arange(part.run.sequence + part.first, part.run.sequence + part.stop) for part in parts]
     return Portion(
-        slab=_slab(parts),
+        slab=joined([_stretch(part) for part in parts]),
         queue=queue,
         partition=partition,
         offsets=np.concatenate(offsets).astype(np.int64),
@@ -53,7 +53,7 @@ def _portion(parts: Sequence[Part], queue: str, partition: int) -> Portion:
 
 
 def _address_of(part: Part, known: dict[tuple[str, str], int]) -> Places:
-    """Of each message, as a place in what is known of all parts."""
+    """The address of each message, as an index into the known addresses of all parts."""
     run = part.run
     if not run.which:
         return np.full(part.stop - part.first, known.setdefault(run.addresses[0], len(known)), np.int64)
@@ -61,43 +61,6 @@ def _address_of(part: Part, known: dict[tuple[str, str], int]) -> Places:
     return places[np.array(run.which[part.first : part.stop], np.int64)]
 
 
-def _slab(parts: Sequence[Part]) -> Slab:
-    """Contents that lie one behind the other in what was read stay there; others are put side by side."""
-    groups: list[list[Part]] = []
-    for part in parts:
-        last = groups[-1][-1] if groups else None
-        if last is not None and last.run.data is part.run.data and _end(last) <= _begin(part):
-            groups[-1].append(part)
-        else:
-            groups.append([part])
-    starts, lengths = _places(parts)
-    if len(groups) == 1:
-        return Slab(parts[0].run.data, starts, lengths)
-    pieces: list[memoryview] = []
-    at = behind = 0
-    for group in groups:
-        begin, end = _begin(group[0]), _end(group[-1])
-        pieces.append(memoryview(group[0].run.data)[begin:end])
-        number = sum([part.stop - part.first for part in group])
-        starts[at : at + number] += behind - begin
-        behind += end - begin
-        at += number
-    return Slab(b"".join(pieces), starts, lengths)
-
-
-def _places(parts: Sequence[Part]) -> tuple[Places, Places]:
-    starts: list[int] = []
-    stops: list[int] = []
-    for part in parts:
-        starts += part.run.starts[part.first : part.stop]
-        stops += part.run.stops[part.first : part.stop]
-    first = np.array(starts, np.int64)
-    return first, np.array(stops, np.int64) - first
-
-
-def _begin(part: Part) -> int:
-    return part.run.starts[part.first]
-
-
-def _end(part: Part) -> int:
-    return part.run.stops[part.stop - 1]
+def _stretch(part: Part) -> Stretch:
+    starts = np.array(part.run.starts[part.first : part.stop], np.int64)
+    return Stretch(part.run.data, starts, np.array(part.run.stops[part.first : part.stop], np.int64) - starts)

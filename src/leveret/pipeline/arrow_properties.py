@@ -1,12 +1,12 @@
 """Properties and headers of many messages at once.
 
-All rows are walked in step, property by property in the order of the wire: what is present moves the row on by its
-length. So each property of all rows is a list of places, whatever else the rows have. Headers are walked the same way,
-first header of all rows, second header of all rows, as long as they are strings, whole numbers or truths; rows that
-have others are decoded one by one, and what is decoded is remembered by its bytes.
+All rows are read in step, property by property in wire order: a property that is present advances its row by its
+length. So each property of all rows is a list of positions, whatever other properties the rows have. Headers are read
+the same way, the first header of all rows, then the second, as long as they are strings, whole numbers or booleans.
+Rows with other headers are decoded one by one; decoded tables are cached by their bytes.
 
-Properties were opaque until now, and may be nonsense: no position is followed beyond the slab, and a row whose
-properties do not end where its frame ends has none.
+Properties have not been validated yet: no position beyond the slab is read, and a row whose properties do not end where
+its frame ends has none.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT
 from leveret.wire.fields import LAST_SECOND, NUMBERS, decode_table
 from leveret.wire.properties import LAYOUT, UNKNOWN_FLAGS
 
-MOST_IN_STEP = 64  # headers of one message that are walked with the others
+MOST_IN_STEP = 64  # headers of one message that are read in step with other rows
 LONG_STRING = ord("S")
 TRUTH = ord("t")
-# Of these what pyarrow writes is what Python writes.
+# pyarrow and Python format these numbers alike.
 WHOLE_NUMBERS = {
     letter: np.dtype(f"{'i' if number.format.islower() else 'u'}{number.size}")
     for letter, number in NUMBERS.items()
@@ -52,7 +52,7 @@ FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 
 
 class Span(NamedTuple):
-    """One property: the rows that have it, where its value starts and how long it is."""
+    """One property: the rows that have it, and the start and length of its value."""
 
     rows: Places
     starts: Places
@@ -109,7 +109,7 @@ def _property(slab: Slab, name: str, span: Span | None) -> pa.Array:
     rows = span.rows
     if name == "timestamp":
         seconds = slab.u64[span.starts]
-        near = seconds <= LAST_SECOND  # beyond it no calendar has a date
+        near = seconds <= LAST_SECOND  # later ones are beyond the range of dates
         rows = rows[near]
         values = numbers(seconds[near].astype(np.int64) * 1_000_000, TIME)
     elif name in FIXED:
@@ -131,7 +131,7 @@ class Entries(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One header of each of some rows: which rows of the span, of which kind, and where its name and value are."""
+    """One header of each of some rows: the rows of the span, its kind, and the positions of name and value."""
 
     which: Places
     kinds: Places
@@ -159,7 +159,7 @@ def _map(offsets: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
-    """The headers of all rows that have nothing but what can be walked, and the rows that have others."""
+    """The headers of all rows whose headers can be read in step, and the span of the other rows."""
     at, stops = span.starts.copy(), span.starts + span.lengths
     slow = np.zeros(len(at), np.bool_)
     active = np.flatnonzero(at < stops)
@@ -180,7 +180,7 @@ def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
         at[step.which] = step.value_stops
         active = step.which[step.value_stops < stops[step.which]]
     every = Step(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))
-    order = np.argsort(every.names)  # by place is by row, and within a row by the order of its headers
+    order = np.argsort(every.names)  # positions sort by row, and within a row by the order of its headers
     order = order[~slow[every.which[order]]]
     entries = Entries(
         span.rows[every.which[order]],
@@ -191,7 +191,7 @@ def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
 
 
 def _value_texts(slab: Slab, kinds: Places, starts: Places, stops: Places) -> pa.Array:
-    """Of each kind at once, then back into their order."""
+    """Converts all values of a kind at once, then restores their order."""
     present = np.unique(kinds).tolist()
     if present in ([], [LONG_STRING]):
         return texts(cut(slab, starts, stops))
@@ -215,7 +215,7 @@ def _number_texts(slab: Slab, kind: int, starts: Places) -> pa.Array:
 
 
 def _decoded(slab: Slab, span: Span) -> Entries:
-    """One by one."""
+    """The headers of rows that are decoded one by one."""
     known: dict[bytes, dict[str, str | None]] = {}
     rows: list[int] = []
     names: list[str] = []

@@ -1,7 +1,7 @@
-"""The columns of messages in Arrow, by name: what goes out, and what may come in.
+"""The Arrow columns of messages by name: those of responses, and those accepted in requests.
 
-Nothing of Arrow is imported here: a broker runs without it, and answers 501 where it is needed (``need_arrow``). The
-files that work on columns import it at their top; the others import those files when they are first asked.
+This module does not import Arrow: the broker runs without it, and answers 501 where it is needed (``need_arrow``).
+Modules that work on columns import it at the top; other modules import them when they are first used.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 def chosen_columns(text: str | None) -> tuple[str, ...]:
-    """The columns that ``columns=a,b`` asks for, in the order of the schema; all if it is left out."""
+    """The columns named in ``columns=a,b``, in the order of the schema; all by default."""
     if text is None:
         return COLUMNS
     wanted = {name.strip() for name in text.split(",")}
@@ -73,5 +73,5 @@ def need_arrow() -> None:
         import pyarrow  # noqa: F401
     except ImportError as problem:
         raise NotAvailable(
-            f"messages travel as Arrow, and the broker cannot import it ({problem}): pip install 'leveret[arrow]'"
+            f"messages are sent as Arrow, and the broker cannot import it ({problem}): pip install 'leveret[arrow]'"
         ) from None

@@ -1,20 +1,19 @@
-"""A range of a stream as record batches: chunks of its files go to columns as they lie there.
+"""A range of a stream as record batches: chunks of its files become columns without decoding single messages.
 
 Everything here runs in a thread, one step after the other. A step makes one batch of several chunks; chunks that were
-read from disk together share their bytes, others are put side by side first.
+read from disk together share their bytes, others are copied side by side first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
 
 from leveret.http.errors import Gone
-from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers, repeated
+from leveret.pipeline.arrow_columns import TIME, Slab, Stretch, joined, numbers, one_array, repeated
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
 from leveret.pipeline.record_batches import Portion, batch_of_portion
 from leveret.pipeline.topics import TopicFilter
@@ -25,7 +24,7 @@ MOST_LOOKED_AT = 64  # chunks of one step, when few of their messages are wanted
 
 @dataclass(slots=True, frozen=True)
 class Wanted:
-    """What was asked for: messages with ``start`` <= offset < ``stop``."""
+    """The requested range: messages with ``start`` <= offset < ``stop``."""
 
     queue: str
     partition: int
@@ -37,7 +36,7 @@ class Wanted:
 
 
 class StreamFetch:
-    """``step`` until ``is_over``. Gone, if messages of the range are missing and that is not to be skipped."""
+    """Call ``step`` until ``is_over``. Raises Gone if messages of the range are missing, unless they are skipped."""
 
     def __init__(self, files: StreamFiles, wanted: Wanted) -> None:
         self.is_over = False
@@ -74,7 +73,7 @@ class StreamFetch:
         except StreamGone:
             self._chunks = None
             first = self._files.first
-            if first <= self._at:  # it is not retention: the stream is deleted
+            if first <= self._at:  # not by retention: the stream was deleted
                 raise Gone(f"stream '{wanted.queue}' was deleted while it was read") from None
             self._note_missing(first)
             return self._next() if self._at < wanted.stop else None
@@ -84,7 +83,7 @@ class StreamFetch:
         return chunk
 
     def _note_missing(self, found: int) -> None:
-        """Offsets between where we stand and ``found`` are not there any more."""
+        """Offsets between the current one and ``found`` do not exist any more."""
         if found > self._at and not self._wanted.skips_missing:
             raise gone(self._wanted.queue, self._at, found)
         self._at = max(found, self._at)
@@ -124,39 +123,20 @@ def _portion(chunks: Sequence[StreamChunk], wanted: Wanted) -> Portion:
         address_of.append(np.repeat(places[np.frombuffer(chunk.indexes, np.uint32)], counts))
     number = sum(chunk.number for chunk in chunks)
     return Portion(
-        slab=_slab(chunks),
+        slab=joined([_stretch(chunk) for chunk in chunks]),
         queue=wanted.queue,
         partition=wanted.partition,
-        offsets=_one(offsets),
-        times=numbers(_one(times), TIME),
+        offsets=one_array(offsets),
+        times=numbers(one_array(times), TIME),
         redelivered=repeated(False, pa.bool_(), number),
         addresses=list(known),
-        address_of=_one(address_of),
+        address_of=one_array(address_of),
     )
 
 
-def _slab(chunks: Sequence[StreamChunk]) -> Slab:
-    lengths = _one([np.frombuffer(chunk.lengths, np.uint32).astype(np.int64) for chunk in chunks])
-    neighbours = [list(group) for _, group in groupby(chunks, key=lambda chunk: id(chunk.data))]
-    if len(neighbours) == 1:
-        return Slab(chunks[0].data, _starts(chunks), lengths)
-    pieces: list[memoryview] = []
-    starts: list[Places] = []
-    behind = 0
-    for group in neighbours:
-        begin, end = group[0].starts[0], group[-1].starts[-1] + group[-1].lengths[-1]
-        pieces.append(memoryview(group[0].data)[begin:end])
-        starts.append(_starts(group) - begin + behind)
-        behind += end - begin
-    return Slab(b"".join(pieces), _one(starts), lengths)
-
-
-def _starts(chunks: Sequence[StreamChunk]) -> Places:
-    return _one([np.frombuffer(chunk.starts, np.uint64).astype(np.int64) for chunk in chunks])
-
-
-def _one(arrays: Sequence[Places]) -> Places:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+def _stretch(chunk: StreamChunk) -> Stretch:
+    starts, lengths = np.frombuffer(chunk.starts, np.uint64), np.frombuffer(chunk.lengths, np.uint32)
+    return Stretch(chunk.data, starts.astype(np.int64), lengths.astype(np.int64))
 
 
 def _only(portion: Portion, only: TopicFilter) -> Portion:

@@ -55,7 +55,7 @@ DUPLICATE = Committed(True, 0, 0)
 
 
 class Commits:
-    """Of all transactions of a broker. ``start`` is called once, when definitions and messages are restored."""
+    """The commits of all transactions of a broker. Call ``start`` once, after definitions and messages are restored."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -99,7 +99,7 @@ class Commits:
     def commit(self, vhost: Vhost, transaction: str, batch: int, ids: Sequence[str], by: Committer, done: Done) -> None:
         """``done`` gets the outcome when all of it is durable, or the reason why nothing is committed."""
         waiting = self._moving.get((vhost.name, transaction))
-        if waiting is not None:  # this one may be its repeat: that is known when it is over
+        if waiting is not None:  # this one may repeat it: decided when that commit is done
             waiting.append(lambda: self.commit(vhost, transaction, batch, ids, by, done))
             return
         transactions = self.transactions(vhost)
@@ -145,7 +145,7 @@ class Commits:
         return owners[0] if owners else by.user
 
     def delete(self, vhost: Vhost, transaction: str, *, owner_only: bool = False) -> CommitRow | None:
-        """Forget the transaction, or only the user that it belongs to. None if there is no such transaction."""
+        """Delete the transaction, or only its owner. None if there is no such transaction."""
         row = self.transactions(vhost).get(transaction)
         if row is None:
             return None
@@ -211,7 +211,7 @@ class Commits:
         Move(self._moves, vhost, loads_of(vhost, row.stages), over).start()
 
     def _finish(self, vhost: Vhost, transaction: str, row: CommitRow) -> None:
-        """All is where it belongs, on disk. Should this not be recorded, the next start finds empty stages."""
+        """All messages are moved, and durable. If this cannot be recorded, the next start finds empty stages."""
         try:
             self.transactions(vhost).put(transaction, row._replace(stages=[]))
         except LeveretError as problem:
@@ -229,7 +229,7 @@ class Commits:
 
 
 def loads_of(vhost: Vhost, ids: Sequence[str]) -> Iterator[Load]:
-    """What is to be moved, read when it is its turn: a commit may have thousands of stages."""
+    """The stages to move, read one by one: a commit may have thousands."""
     for id_ in ids:
         queue = vhost.internal.queues.get(f"{STAGE}{id_}")
         if queue is not None:

@@ -1,4 +1,4 @@
-"""Where the named readers of streams go on: listed, set and forgotten. An offset is the next one a reader will read."""
+"""Stored offsets of named stream readers: list, set and delete. An offset is the next one that the reader reads."""
 
 from __future__ import annotations
 

@@ -1,25 +1,28 @@
-"""From runs of rows to queues, by the rules of every publish.
+"""Publishes runs of rows, by the rules of every publish.
 
-A run holds messages of one address. Where they lead is found once per address and remembered until something changes
-that could make it wrong (broker/routes.py). How closely messages must be looked at is known in
-stretches: *plain* ones say that they are persistent and nothing else, and go to their queues as they are; of others the
-priority and the expiration are read without decoding what is not needed; and where that is not enough (further keys,
-times to wait for, exchanges that look at headers) all their properties.
+A run holds messages of one address. The route of an address is found once and cached until something changes that could
+invalidate it (broker/routes.py). How closely messages must be inspected differs: *plain* ones have the delivery mode
+persistent and no other property, and go to their queues unchanged; of others, priority and expiration are read without
+decoding the rest; all properties are decoded only if needed (CC and BCC, delays, exchanges that route by headers).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.broker.broker import Broker
 from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun
 from leveret.broker.routes import PublishRoute, Route, RouteCache
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
+from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.delivery.selector import selectable
 from leveret.errors import PreconditionFailed
 from leveret.logs import get_log
@@ -35,17 +38,19 @@ if TYPE_CHECKING:
     from leveret.routing.exchange import Exchange
 
 MOST_REMEMBERED = 4_096
-RUN = 4_096  # messages that are handed on at once
+RUN = 4_096  # messages that are processed at once
 RUN_BYTES = 1 << 20
-QUICK = 16  # messages of which a quick look costs as much as one run that goes as it is
-SPECIAL_COST = 4  # of a message that is routed by itself: that may take many routing steps
-SLICE_COST = 128  # runs that go as they are, or messages that are looked at, before others get their turn
-PLAIN = b"\x10\x00\x02"  # flags and value of the properties of a message that is persistent and nothing else
+QUICK = 16  # messages whose quick inspection costs as much as one plain run
+SPECIAL_COST = 4  # of a message that is routed alone, which may take many routing steps
+SLICE_COST = 128  # plain runs, or inspected messages, before other work gets a time slice
+PLAIN = b"\x10\x00\x02"  # flags and properties of a message whose only property is the delivery mode persistent
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
+WINDOW_BYTES = 4 << 20
+MOST_WINDOWS = 4  # that may wait for the disk
 
 
 class Incoming(NamedTuple):
-    """A run that came in: messages of one address, known to be plain or not, and the bytes of their contents."""
+    """A received run: messages of one address, whether they are plain, and the bytes of their contents."""
 
     messages: list[Message]
     is_plain: bool
@@ -53,7 +58,7 @@ class Incoming(NamedTuple):
 
 
 class Look(IntEnum):
-    """How closely a message must be looked at."""
+    """How closely a message must be inspected."""
 
     PLAIN = 0
     QUICK = 1
@@ -65,8 +70,7 @@ def is_plain(run: Sequence[Message]) -> bool:
 
 
 def looked_at(run: list[Message], now: float) -> tuple[Look, list[Message]]:
-    """The first messages that need the same look; with the traits that their properties ask for, if that is not a
-    close one."""
+    """The first messages that need the same inspection; with the traits from their properties, unless it is CLOSE."""
     if is_plain(run):
         return Look.PLAIN, run
     seen: list[Message] = []
@@ -88,7 +92,7 @@ def incoming(messages: list[Message], *, is_plain: bool) -> Incoming:
 
 
 def front(messages: list[Message]) -> list[Message]:
-    """As many of the first as may be handed on at once, and one at least."""
+    """As many of the first messages as may be processed at once, at least one."""
     ends = list(accumulate([len(message[0]) for message in messages[:RUN]]))
     number = max(bisect_right(ends, RUN_BYTES), 1)
     return messages if number >= len(messages) else messages[:number]
@@ -119,7 +123,7 @@ class AddressRoutes(RouteCache[tuple[str, str], PublishRoute]):
     def of_message(
         self, route: PublishRoute, address: Address, copies: Sequence[str], fields: Mapping[str, object]
     ) -> PublishRoute:
-        """The same for one message that has to be looked into."""
+        """The route of one message that must be inspected."""
         routed = self._route(route.exchange, (address.key, *copies), fields)
         return route.to(self.vhost.live_queues(routed.queues))
 
@@ -128,7 +132,7 @@ class AddressRoutes(RouteCache[tuple[str, str], PublishRoute]):
 
 
 class CommittedRoutes(AddressRoutes):
-    """For messages whose publisher has been told that they arrive: routing that is refused leads to no queue."""
+    """For messages that are committed already: routing that is refused leads to no queue."""
 
     def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
         try:
@@ -138,10 +142,45 @@ class CommittedRoutes(AddressRoutes):
             return Routed([], by_key_only=True)
 
 
-class Inflow:
-    """Publishes runs, and counts what became of them.
+class Receipts(Unattended):
+    """The publishes of one request that queues answer later (delivery.receipts.Publisher)."""
 
-    ``insists``: these were promised to arrive, so a full queue has to take them all the same.
+    def __init__(self) -> None:
+        self._unresolved = 0  # runs
+        self._waiting: list[Callable[[], None]] = []
+        self.unreceived = 0  # messages, counted once for each log
+        self.refused = 0  # messages, of queues that refused them or were lost
+
+    def open(self, run: list[Message]) -> PendingPublish:
+        self._unresolved += 1
+        return PendingPublish(self, run)
+
+    def spend(self, credits: int) -> None:
+        self.unreceived += credits
+
+    def refund(self, credits: int) -> None:
+        self.unreceived -= credits
+
+    def resolved(self, publish: PendingPublish) -> None:
+        self._unresolved -= 1
+        self.refused += len(publish.run) * publish.is_rejected
+        if not self._unresolved:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
+
+    def when_resolved(self, call: Callable[[], None]) -> None:
+        """Call back when all of them are answered."""
+        if self._unresolved:
+            self._waiting.append(call)
+        else:
+            call()
+
+
+class Inflow:
+    """Publishes runs, and counts the outcomes.
+
+    ``insists``: the messages are committed already, so full queues accept them too.
     """
 
     def __init__(self, vhost: Vhost, *, insists: bool = False) -> None:
@@ -153,9 +192,10 @@ class Inflow:
         self.published = 0
         self.unroutable = 0  # of these
         self.refused = 0  # by a full queue
+        self.receipts = Receipts()
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
-        """About how much work it is to publish the run: 1 for one that goes to its queues as it is."""
+        """Approximate work to publish the run; 1 for a plain one."""
         route = self._routes.of(run[0][1])
         if route is None:
             return 1
@@ -167,18 +207,34 @@ class Inflow:
 
     def publish(self, run: list[Message], look: Look, *, has_traits: bool) -> None:
         """``run``: of one address; ``has_traits``: as ``looked_at`` gave it."""
+        for routed in self.routed(run, look, has_traits=has_traits):
+            self.deliver(routed)
+
+    def routed(self, run: list[Message], look: Look, *, has_traits: bool) -> Iterator[RoutedRun]:
+        """The same messages with their queues, to be delivered. Unroutable ones are counted and left out."""
         route = self._routes.of(run[0][1])
         if route is None:
             self.published += len(run)
             self.unroutable += len(run)
         elif route.special or (look and not (has_traits and look is Look.QUICK)):
-            self._look(route, run)
+            yield from self._look(route, run)
         elif look:
-            self._hand_over_each(route, run)
+            yield from self._routed_each(route, run)
         else:
-            self._hand_over(route, run, timed=False)
+            yield from self._routed(route, run, timed=False)
 
-    def _look(self, route: PublishRoute, run: Sequence[Message]) -> None:
+    def deliver(self, run: RoutedRun, route: Route | None = None) -> None:
+        """Pass a run to its queues, or to those of ``route``; all persistent, or all transient."""
+        route = route or run.route
+        pending = None
+        if route.answers_later:
+            pending = self.receipts.open(run.messages)
+        outcomes = deliver(route, self._log, *run[1:], origin=self._origin, pending=pending)
+        self.refused += sum([outcome.number for outcome in outcomes if outcome.is_rejected])
+        if pending is not None:
+            pending.resolve(True)  # the broker's log is waited for by the caller
+
+    def _look(self, route: PublishRoute, run: Sequence[Message]) -> Iterator[RoutedRun]:
         now = self._vhost.queue_context.now()
         alike: list[Message] = []
         for content, address, _ in run:
@@ -186,16 +242,16 @@ class Inflow:
             if traits is not None:
                 alike.append((content, address, traits))
                 continue
-            self._hand_over_each(route, alike)
+            yield from self._routed_each(route, alike)
             alike = []
-            self._look_closely(route, content, address)
-        self._hand_over_each(route, alike)
+            yield from self._look_closely(route, content, address)
+        yield from self._routed_each(route, alike)
 
-    def _hand_over_each(self, route: PublishRoute, run: list[Message]) -> None:
+    def _routed_each(self, route: PublishRoute, run: list[Message]) -> Iterator[RoutedRun]:
         for stretch in stretches(run):
-            self._hand_over(route, stretch, any(message[2].deadline != NEVER for message in stretch))
+            yield from self._routed(route, stretch, any(message[2].deadline != NEVER for message in stretch))
 
-    def _hand_over(self, route: PublishRoute, run: list[Message], timed: bool) -> None:
+    def _routed(self, route: PublishRoute, run: list[Message], timed: bool) -> Iterator[RoutedRun]:
         """All persistent, or all transient."""
         number = len(run)
         self.published += number
@@ -204,11 +260,9 @@ class Inflow:
             self.unroutable += number
             route.counters.unroutable += number
             return
-        size = sum([len(message[0]) for message in run])
-        outcomes = deliver(route, self._log, run, size, timed, origin=self._origin)
-        self.refused += sum([outcome.number for outcome in outcomes if outcome.is_rejected])
+        yield RoutedRun(route, run, sum([len(message[0]) for message in run]), timed)
 
-    def _look_closely(self, route: PublishRoute, content: bytes, address: Address) -> None:
+    def _look_closely(self, route: PublishRoute, content: bytes, address: Address) -> Iterator[RoutedRun]:
         vhost = self._vhost
         properties = properties_of(content)
         headers = properties.headers or {}
@@ -218,7 +272,7 @@ class Inflow:
         except PreconditionFailed as problem:
             if not self._insists:
                 raise
-            # It was sound when it came; since then the exchange has become one that minds.
+            # It was valid when it was staged; since then the exchange was replaced by one of another type.
             get_log("pipeline").warning("committed message dropped", vhost=vhost.name, reason=problem.text)
             self.published += 1
             self.unroutable += 1
@@ -226,20 +280,41 @@ class Inflow:
         if due is not None:
             self.published += 1
             route.counters.published += 1
-            deliver(
-                Route([vhost.schedules.queue]), self._log, [(content, address, until(due, traits))], len(content), True
+            yield RoutedRun(
+                Route([vhost.schedules.queue]), [(content, address, until(due, traits))], len(content), True
             )
             return
         if "BCC" in headers:
             content = spliced(content, {}, without=("BCC",))
         if copies or route.special:
             route = self._routes.of_message(route, address, copies, selectable(properties))
-        self._hand_over(route, [(content, address, traits)], traits.deadline != NEVER)
+        yield from self._routed(route, [(content, address, traits)], traits.deadline != NEVER)
 
 
 def quick_traits(content: bytes, now: float) -> Traits | None:
-    """What the properties ask for, without decoding them; None if that takes a closer look."""
+    """The traits, without decoding the properties; None if that needs a closer inspection."""
     if content[PLAIN_AT] == PLAIN:
         return PERSISTENT
     flags = int.from_bytes(content[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     return inspect(flags, content, PROPERTIES_AT + 2, body_at(content) - 1, now)
+
+
+class WriteWindow:
+    """Counts the bytes that one writer has appended and the disk has not stored yet: they are held in memory."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._unmarked = 0  # bytes since the last mark
+        self._marks: deque[int] = deque()  # receipts, each of one window
+
+    def wrote(self, size: int) -> None:
+        self._unmarked += size
+        if self._unmarked >= WINDOW_BYTES:
+            self._unmarked = 0
+            self._marks.append(self._broker.log.issued)
+
+    def too_long(self) -> int | None:
+        """The receipt to wait for before more is written; None if there is none."""
+        while self._marks and self._marks[0] <= self._broker.last_granted:
+            self._marks.popleft()
+        return self._marks[0] if len(self._marks) >= MOST_WINDOWS else None

@@ -1,4 +1,4 @@
-"""The messages of a lease, or of one slice of it, read from the journal in order: all of them, or an error."""
+"""The messages of a lease, or of one slice of it, read from the journal in order. Missing ones are an error."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from leveret.queues.declared_queue import DeclaredQueue
 from leveret.store.pages import LoadedRun
 
 READ_BYTES = 2 << 20
-SMALL_GAP = 64  # sequences: reading so many in vain is cheaper than reading twice
+SMALL_GAP = 64  # sequences: reading these unnecessarily is cheaper than a second read
 MOST_APART = 8_192  # sequences of one read that has gaps
 
 
 class Part(NamedTuple):
-    """What of a run that was read is leased."""
+    """The leased part of a run that was read."""
 
     run: LoadedRun
     first: int
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 def slice_of(runs: Sequence[LeasedRun], number: int, index: int, of: int) -> Iterator[LeasedRun]:
-    """The part ``index`` of ``of`` parts of so many messages: contiguous, and as large as the others or one larger."""
+    """Slice ``index`` of ``of`` slices of ``number`` messages: contiguous, with sizes that differ by one at most."""
     start, stop = number * index // of, number * (index + 1) // of
     at = 0
     for run in runs:
@@ -42,7 +42,7 @@ def slice_of(runs: Sequence[LeasedRun], number: int, index: int, of: int) -> Ite
 async def jobs_of_lease(
     lease: Lease, runs: Iterable[LeasedRun], partition: int, columns: Sequence[str]
 ) -> AsyncGenerator[Job]:
-    """Each makes record batches of a bounded piece; nothing is read before the piece before it was asked for."""
+    """Each job makes record batches of a bounded piece, which is read only when it is requested."""
     left, queue = deque(runs), lease.queue
     while left:
         lane, first, stop = left[0].lane, left[0].sequence, _read_stop(left)
@@ -59,7 +59,7 @@ async def jobs_of_lease(
 
 
 def _read_stop(left: deque[LeasedRun]) -> int:
-    """Where the read that begins with the first run may end: runs that lie close together are read at once."""
+    """The end of a read that starts with the first run: runs that are close together are read at once."""
     lane, first = left[0].lane, left[0].sequence
     stop = first
     for run in left:
@@ -70,7 +70,7 @@ def _read_stop(left: deque[LeasedRun]) -> int:
 
 
 def _leased(left: deque[LeasedRun], lane: int, loaded: Sequence[LoadedRun]) -> Iterator[Part]:
-    """Take off what was read, up to the first that should have been there and was not."""
+    """Remove what was read from ``left``, up to the first message that is missing."""
     for read in loaded:
         stop = read.sequence + len(read.starts)
         while left and left[0].lane == lane and left[0].sequence < stop:

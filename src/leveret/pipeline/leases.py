@@ -1,7 +1,8 @@
-"""Leases for callers that wait: taking, committing and releasing, answered when they are durable.
+"""Leases over HTTP: messages of a classic queue for Spark readers, which may request a lease again.
 
-The book itself (broker/leases.py) never waits. What takes more than one turn is waited for here. Nothing is lost when
-the caller goes away in the middle: what was taken until then becomes the lease, and it is given again when asked for.
+The lease book (broker/leases.py) never waits: ``Leases`` waits for work of more than one tick, and until a change is
+durable. If the client disconnects meanwhile, the messages taken so far become the lease, and it is returned when it is
+requested again.
 """
 
 from __future__ import annotations
@@ -11,28 +12,45 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
 from leveret.backlog.lease_builder import LeaseBuilder, Next
 from leveret.broker.lease_rows import Committed
-from leveret.broker.leases import Lease
+from leveret.broker.leases import Lease, Standing
 from leveret.errors import PreconditionFailed, ResourceFault
+from leveret.http.authorization import access_of, vhost_of
 from leveret.http.awaited import future_with_callback
+from leveret.http.bodies import read_json
 from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.responses import json_response
+from leveret.http.values import integer_of, query_parameter, text_of
+from leveret.pipeline.arrow_batches import arrow_response
+from leveret.pipeline.arrow_schema import chosen_columns
 from leveret.pipeline.context import PipelineContext
+from leveret.pipeline.lease_messages import jobs_of_lease, slice_of
 from leveret.queues.declared_queue import DeclaredQueue
 
-PATIENCE = 3  # waits in vain for messages that are on their way from or to the disk
+PATIENCE = 3  # waits without progress for messages that are being read or written
 
 T = TypeVar("T")
+LONGEST_CONSUMER = 255  # characters
+MOST_MESSAGES = 10_000_000  # of one lease
+MOST_BYTES = 1 << 40
+MOST_SLICES = 1_000_000
+LARGEST_PARTITION = (1 << 31) - 1
 
 
 class Leases:
     def __init__(self, context: PipelineContext) -> None:
         self._broker = context.broker
         self._book = context.broker.leases
-        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with how many use it
+        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with the number of its users
 
     async def take(self, queue: DeclaredQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
-        """Lease ``after`` + 1: as it was given before, or a new one; None if there is nothing to lease."""
+        """Lease ``after`` + 1: the existing one or a new one; None if there is nothing to lease."""
         async with self._one_at_a_time(queue, consumer):
             self._book.refuse_committed(queue, consumer, after)
             lease = self._book.find(queue, consumer, after + 1)
@@ -87,7 +105,7 @@ class Leases:
         return committed
 
     async def release(self, queue: DeclaredQueue, consumer: str, number: int | None) -> int:
-        """How many messages are back in the queue."""
+        """The number of messages that were returned to the queue."""
         _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
         messages = await released
         await wait_until_durable(self._broker)
@@ -126,3 +144,113 @@ async def _loaded(queue: DeclaredQueue) -> bool:
         return not backlog.highest_lane().is_empty_here
     await loaded
     return True
+
+
+class LeasesEndpoints:
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._book = context.broker.leases
+        self._leases = Leases(context)
+
+    async def take(self, request: Request) -> Response:
+        given = await read_json(request)
+        queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        after = integer_of(given, "after", default=0)
+        most = integer_of(given, "max_messages", 1, MOST_MESSAGES)
+        most_bytes = integer_of(given, "max_bytes", 1, MOST_BYTES, default=MOST_BYTES)
+        lease = await self._leases.take(queue, consumer, after, most, most_bytes)
+        if lease is None:
+            return json_response({"lease": after, "messages": 0, "bytes": 0})
+        return json_response({"lease": lease.number, "messages": lease.messages, "bytes": lease.bytes})
+
+    async def show(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        access = access_of(request, vhost)
+        queue, consumer = query_parameter(request, "queue", ""), query_parameter(request, "consumer", "")
+        if queue:
+            _queue_of(request, queue)
+
+        def is_shown(each: Lease | Standing) -> bool:
+            if queue not in ("", each.queue.name) or consumer not in ("", each.consumer):
+                return False
+            return access.has("read", each.queue.name)
+
+        return json_response(
+            {
+                "leases": [_lease_view(each) for each in self._book.leases(vhost.name) if is_shown(each)],
+                "consumers": [_standing_view(each) for each in self._book.standings(vhost.name) if is_shown(each)],
+            }
+        )
+
+    async def messages(self, request: Request) -> Response:
+        queue, consumer = (
+            _queue_of(request, query_parameter(request, "queue")),
+            _consumer_of(query_parameter(request, "consumer")),
+        )
+        given = request.query_params
+        number = integer_of(given, "lease", 1)
+        of = integer_of(given, "of", 1, MOST_SLICES, default=1)
+        index = integer_of(given, "slice", 0, of - 1, default=0)
+        partition = integer_of(given, "partition", 0, LARGEST_PARTITION, default=0)
+        columns = chosen_columns(given.get("columns"))
+        lease = self._book.find(queue, consumer, number)
+        if lease is None:
+            raise ObjectNotFound(
+                f"no lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}': it was "
+                "never given, or is committed or released; take one first"
+            )
+        runs = slice_of(lease.runs, lease.messages, index, of)
+        return await arrow_response(self._context, jobs_of_lease(lease, runs, partition, columns), columns)
+
+    async def commit(self, request: Request) -> Response:
+        given = await read_json(request)
+        queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        committed = await self._leases.commit(queue, consumer, integer_of(given, "through"))
+        return json_response({"committed": committed.number, "messages": committed.messages})
+
+    async def release(self, request: Request) -> Response:
+        queue, consumer = (
+            _queue_of(request, query_parameter(request, "queue")),
+            _consumer_of(query_parameter(request, "consumer")),
+        )
+        given = request.query_params
+        number = integer_of(given, "lease", 1) if "lease" in given else None
+        return json_response({"released": await self._leases.release(queue, consumer, number)})
+
+
+def _queue_of(request: Request, name: str) -> DeclaredQueue:
+    vhost = vhost_of(request)
+    access_of(request, vhost).check("consume", name)
+    return vhost.queue(name)
+
+
+def _consumer_of(name: str) -> str:
+    if not 0 < len(name) <= LONGEST_CONSUMER:
+        raise BadRequest(f"'consumer' must have 1 to {LONGEST_CONSUMER} characters: it has {len(name)}")
+    return name
+
+
+def _lease_view(lease: Lease) -> dict[str, object]:
+    return {
+        "consumer": lease.consumer,
+        "queue": lease.queue.name,
+        "lease": lease.number,
+        "messages": lease.messages,
+        "bytes": lease.bytes,
+        "since": lease.since,
+    }
+
+
+def _standing_view(standing: Standing) -> dict[str, object]:
+    return {"consumer": standing.consumer, "queue": standing.queue.name, "committed": standing.committed}
+
+
+def routes(context: PipelineContext) -> list[Route]:
+    leases, path = LeasesEndpoints(context), "/api/pipeline/{vhost}/leases"
+    return [
+        Route(path, leases.take, methods=["POST"]),
+        Route(path, leases.show, methods=["GET"]),
+        Route(path, leases.release, methods=["DELETE"]),
+        Route(f"{path}/messages", leases.messages, methods=["GET"]),
+        Route(f"{path}/commit", leases.commit, methods=["POST"]),
+    ]

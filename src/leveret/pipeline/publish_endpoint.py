@@ -1,14 +1,16 @@
-"""Rows that are published as they come: the sink of a query that would rather have a message twice than wait."""
+"""Rows that are published as they arrive: the sink of a query that accepts duplicates and does not wait for commits."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.errors import AmqpError
+from leveret.errors import AmqpError, LeveretError
+from leveret.http.awaited import awaited
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import Conflict, Forbidden, HttpError, ObjectNotFound
 from leveret.http.responses import json_response
@@ -16,6 +18,7 @@ from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.inflow import Inflow
 from leveret.pipeline.row_upload import RowUpload
 
+MOST_UNRECEIVED = 10_000  # messages that queues which answer later may not have received yet
 PROBLEMS: dict[int, type[HttpError]] = {403: Forbidden, 404: ObjectNotFound}
 
 
@@ -33,22 +36,35 @@ class PublishEndpoint:
                 async for run, look in pieces:
                     inflow.publish(run, look, has_traits=True)
                     self._refuse_if_refused(inflow)
+                    if inflow.receipts.unreceived >= MOST_UNRECEIVED:
+                        await self._answered(inflow)
+            await self._answered(inflow)
         except (HttpError, AmqpError) as problem:
             await wait_until_durable(self._broker)
             raise with_counts(problem, inflow) from None
         await wait_until_durable(self._broker)
         return json_response({"messages": inflow.published, "unroutable": inflow.unroutable})
 
+    async def _answered(self, inflow: Inflow) -> None:
+        """Wait for the queues that answer later."""
+
+        def start(done: Callable[[LeveretError | None], None]) -> None:
+            inflow.receipts.when_resolved(lambda: done(None))
+
+        await awaited(start)
+        self._refuse_if_refused(inflow)
+
     def _refuse_if_refused(self, inflow: Inflow) -> None:
-        if inflow.refused:
-            raise Conflict(f"{inflow.refused} messages were rejected by a full queue: consume from it, or retry later")
+        refused = inflow.refused + inflow.receipts.refused
+        if refused:
+            raise Conflict(f"{refused} messages were rejected by a full queue: consume from it, or retry later")
 
 
 def with_counts(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
-    """The same problem, and how many messages were published before it."""
+    """The same error, with the number of messages published before it."""
     if isinstance(problem, AmqpError):
         problem = PROBLEMS.get(problem.code, Conflict)(problem.text)
-    taken = inflow.published - inflow.refused
+    taken = inflow.published - inflow.refused - inflow.receipts.refused
     problem.extra |= {"messages": taken, "unroutable": inflow.unroutable}
     return problem
 

@@ -30,7 +30,7 @@ class OffsetRange(NamedTuple):
 
 
 class _Portion:
-    """Messages that were met and not yet handed on."""
+    """Messages that were visited and not yielded yet."""
 
     def __init__(self, asked: OffsetRange) -> None:
         self._asked = asked
@@ -50,10 +50,10 @@ class _Portion:
             self._offsets.append(sequence)
             self.messages.append(message)
             self._size += len(message[0])
-        return False  # it stays where it is
+        return False  # it stays in the queue
 
     def glance(self, offsets: Sequence[int], messages: list[Message]) -> None:
-        """At several, of which none was delivered before."""
+        """Visit several messages, none of which was delivered before."""
         only = self._asked.only
         if only is not None:
             takes = [only.takes(message[1].key) for message in messages]
@@ -76,7 +76,7 @@ class _Portion:
 
 
 async def rows_of(queue: Backlog, asked: OffsetRange) -> AsyncGenerator[Rows]:
-    """What is ready, in the order in which it would be delivered."""
+    """The ready messages in delivery order."""
     queue.settle_down()
     progress = asyncio.Event()
     portion = _Portion(asked)
@@ -84,7 +84,7 @@ async def rows_of(queue: Backlog, asked: OffsetRange) -> AsyncGenerator[Rows]:
     while not walk.is_over:
         progress.clear()
         if not walk.step(STEP) and not walk.is_over:
-            await progress.wait()  # some of it is on disk
+            await progress.wait()  # the next messages are on disk
         if portion.is_full:
             yield portion.take(queue.name)
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Record batches of the columns that were asked for, from messages in memory or from chunks of a stream's files."""
+"""Record batches with the requested columns, from messages in memory or from chunks of a stream's files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Portion:
     times: pa.Array
     redelivered: pa.Array
     addresses: Sequence[tuple[str, str]]  # exchange, key
-    address_of: Places  # of each row, as a place in these
+    address_of: Places  # of each row, as an index into these
 
 
 def record_batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
@@ -46,7 +46,7 @@ def record_batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
 
 
 def _addresses(given: list[Address]) -> tuple[dict[tuple[str, str], int], Places]:
-    """The different ones, and which of them each row has."""
+    """The distinct addresses, and the index of each row's address."""
     if given and given.count(given[0]) == len(given):
         return {(given[0].exchange, given[0].key): 0}, np.zeros(len(given), np.int64)
     known: dict[tuple[str, str], int] = {}

@@ -160,11 +160,11 @@ def routes(context: PipelineContext) -> list[Route]:
     ]
 
 
-# ---- which queues
+# ---- queue names
 
 
 def named(names: list[str], compiled: Any, pattern: str) -> list[str]:
-    """Those that match, in their order. For as long as one pattern may take, in a thread."""
+    """The names that match, in their order, within the time limit of a pattern. Runs in a thread."""
     end = perf_counter() + SECONDS
     try:
         return [name for name in names if compiled.match(name, timeout=max(end - perf_counter(), 0.0))]
@@ -174,7 +174,7 @@ def named(names: list[str], compiled: Any, pattern: str) -> list[str]:
         ) from None
 
 
-# ---- what they have
+# ---- views
 
 
 def source_view(queue: DeclaredQueue, partition: int) -> dict[str, object]:

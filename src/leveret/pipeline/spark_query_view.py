@@ -1,4 +1,4 @@
-"""Spark queries in JSON: what they read, how fast, and how far they are behind.
+"""Spark queries in JSON: their sources, rates and lag.
 
 A report comes from a client, so each value is checked: anything that is neither a number nor text becomes null. A query
 belongs to the virtual hosts that it names, as far as its user has access to them. It is visible to users who can see
@@ -26,7 +26,7 @@ LARGEST = 1e18
 
 
 def vhosts_of(broker: Broker, query: SparkQuery) -> list[str]:
-    """The one that it was set up for first."""
+    """The virtual hosts of the query, its own first."""
     named = [_text(query.report.get("vhost")), *(read.get("vhost") for read in _reads(query.report))]
     return [
         name
@@ -95,7 +95,7 @@ def query_row(request: Request, query: SparkQuery) -> Row:
 
 
 def name_of(query: SparkQuery) -> str:
-    """Queries need no name in Spark."""
+    """Names are optional in Spark."""
     return _text(query.report.get("name")) or str(query.report["id"])
 
 
@@ -134,7 +134,7 @@ def _reads(report: Report) -> Iterator[Row]:
 
 
 def _reads_of(source: dict[str, Any]) -> Iterator[Row]:
-    """Where it stands: in streams at offsets, in a classic queue at a lease (spark/progress.py)."""
+    """Its position: offsets in streams, or a lease of a classic queue (spark/progress.py)."""
     offset = source.get("offset")
     match offset:
         case {"consumer": str(consumer), "lease": int(lease), "queue": str(queue), "vhost": str(vhost)}:

@@ -3,8 +3,9 @@
 Theory of operation. A stage is an invisible queue. Once its commit is recorded, its messages are published in slices:
 each slice leaves the stage and enters its queues in one group of the log, so after a crash every message is in one of
 the two, and the next start continues the move. All moves of a broker share one background task, which moves one slice
-per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, or while
-its messages are read from disk.
+per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, while its
+messages are read from disk, or while queues that answer later have not got their part of the slice: they get it first,
+and then the slice leaves the stage (broker/remote_writes.py).
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from itertools import groupby, islice
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
+from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, NotFound, StoreError
 from leveret.message import Message
-from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, front
-from leveret.pipeline.write_window import WriteWindow
+from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, WriteWindow, front
 from leveret.queues.classic import ClassicQueue
 
 LOST = "the commit may not be stored: the disk failed, or the broker stopped; restart the broker and repeat the commit"
@@ -30,6 +31,16 @@ class Load(NamedTuple):
 
     queue: ClassicQueue
     look: Look
+
+
+class Slice(NamedTuple):
+    """Messages that were taken out of a stage and not released yet."""
+
+    queue: ClassicQueue
+    sequence: int
+    number: int
+    size: int
+    runs: list[RoutedRun]
 
 
 class Moved(NamedTuple):
@@ -97,8 +108,7 @@ class Move:
             return False
         runs = self._slice(queue, look)
         if runs:
-            self._publish(queue, runs, look)
-            return True
+            return self._publish(queue, runs, look)
         if queue.ready and queue.pager is not None:
             return not queue.pager.when_loaded(lambda: self._moves.go_on(self))
         self._load = None
@@ -121,19 +131,36 @@ class Move:
                 break
         return chosen
 
-    def _publish(self, queue: ClassicQueue, runs: list[list[Message]], look: Look) -> None:
-        lane = queue.lane
+    def _publish(self, queue: ClassicQueue, runs: list[list[Message]], look: Look) -> bool:
+        """Move a slice; False if the move goes on when queues that answer later have their part."""
         number = sum(map(len, runs))
         size = sum([len(message[0]) for run in runs for message in run])
-        sequence, _ = lane.take(number)
+        sequence, _ = queue.lane.take(number)
+        routed = [each for run in runs for each in self._inflow.routed(run, look, has_traits=False)]
+        taken = Slice(queue, sequence, number, size, routed)
+        if not [True for run in routed if run.route.answers_later]:
+            self._leave(taken)
+            return True
+
+        def written() -> None:
+            if queue.alive:
+                self._leave(taken)
+            self._moves.go_on(self)
+
+        write_remotely(self._vhost, routed, written)
+        return False
+
+    def _leave(self, taken: Slice) -> None:
+        """Publish a slice to the queues of this broker, and remove it from its stage."""
+        queue = taken.queue
         with self._broker.log.group():
-            for run in runs:
-                self._inflow.publish(run, look, has_traits=False)
-            queue.release(lane.number, sequence, number, size)
+            for run in taken.runs:
+                self._inflow.deliver(run, run.local())
+            queue.release(queue.lane.number, taken.sequence, taken.number, taken.size)
         queue.account()
         if queue.pager is not None:
             queue.pager.refill()
-        self._lead.wrote(size)
+        self._lead.wrote(taken.size)
 
     def _lost(self) -> None:
         self._end(StoreError(LOST))

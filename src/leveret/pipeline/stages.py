@@ -60,9 +60,9 @@ class Stage:
         self.owner = owner  # the user that staged it; earlier versions did not record it
         self.messages = 0
         self.bytes = 0
-        self.look = Look.PLAIN  # that the closest of its messages needs (pipeline/inflow.py)
+        self.look = Look.PLAIN  # the closest inspection that one of its messages needs (pipeline/inflow.py)
         self.exchanges: set[str] = set()
-        self.is_whole = False  # all of it has come and is on disk
+        self.is_whole = False  # complete and on disk
         self.timer: Cancellable | None = None
 
     def encoded(self) -> bytes:
@@ -78,7 +78,7 @@ class Stage:
         return json.dumps(facts).encode()
 
     def decode(self, row: bytes) -> None:
-        """ValueError, KeyError or TypeError if this is no row of a stage."""
+        """ValueError, KeyError or TypeError if this is not the row of a stage."""
         facts = json.loads(row)
         self.ticket = Ticket(*(facts[field] for field in Ticket._fields))
         self.owner = str(facts.get("owner", NO_OWNER))
@@ -115,7 +115,7 @@ class Stages:
             )
 
     def add(self, stage: Stage, run: list[Message], look: Look) -> None:
-        """Messages of one address that may come in (pipeline/admission.py)."""
+        """Add admitted messages of one address (pipeline/admission.py)."""
         self._refuse_if_gone(stage)
         stage.look = max(stage.look, look)
         if [True for message in run if message[2] is not PERSISTENT]:
@@ -127,7 +127,7 @@ class Stages:
         self._broker.wake()
 
     def seal(self, stage: Stage) -> None:
-        """All of it has come. It is ``whole`` when the caller has seen that granted."""
+        """All messages are added. The stage is ``whole`` once that is durable."""
         self._refuse_if_gone(stage)
         stage.vhost.parameters.put(COMPONENT, stage.id, stage.encoded())
         self._broker.wake()
@@ -158,14 +158,14 @@ class Stages:
     # ---- the end of one
 
     def drop(self, stage: Stage) -> None:
-        """Forget it with all that is in it; dropping what is gone is no error."""
+        """Delete the stage with its messages. Dropping a stage that does not exist is not an error."""
         if self._stages.get(stage.id) is stage:
             self.release(stage)
             discard(stage.vhost, stage.id)
             self._broker.wake()
 
     def release(self, stage: Stage) -> None:
-        """It is not in this book any more, and stays where it is."""
+        """Stop tracking the stage; its queue and row stay."""
         del self._stages[stage.id]
         key = (stage.vhost, stage.ticket.transaction)
         siblings = self._of_transaction[key]
@@ -197,7 +197,7 @@ class Stages:
     # ---- restart
 
     def restore(self, vhost: Vhost, committed: set[str]) -> None:
-        """Take over the stages that are whole, and remove what is not; ``committed`` ones belong to others."""
+        """Restore the stages that are complete and remove the others. ``committed`` ones are moved by Commits."""
         for id_ in vhost.parameters.names(COMPONENT):
             if id_ not in committed and not self._restore(vhost, id_):
                 discard(vhost, id_)
@@ -216,7 +216,7 @@ class Stages:
 
 
 def left_by(vhost: Vhost, id_: str) -> Stage | None:
-    """The stage as its row and its queue say; None if one of them is missing or makes no sense."""
+    """The stage from its row and its queue; None if one of them is missing or the row is invalid."""
     row, queue = vhost.parameters.get(COMPONENT, id_), vhost.internal.queues.get(f"{STAGE}{id_}")
     if row is None or queue is None:
         return None
@@ -230,7 +230,7 @@ def left_by(vhost: Vhost, id_: str) -> Stage | None:
 
 
 def discard(vhost: Vhost, id_: str) -> None:
-    """Its row and its queue go, with whatever is in it."""
+    """Delete its row, and its queue with all messages."""
     name = f"{STAGE}{id_}"
     try:
         vhost.parameters.drop(COMPONENT, id_)

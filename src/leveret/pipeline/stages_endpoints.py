@@ -26,8 +26,7 @@ from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
 from leveret.logs import get_log
 from leveret.pipeline.commits import Commits, Committed, Committer
 from leveret.pipeline.context import PipelineContext
-from leveret.pipeline.owners import refuse_unless_writer
-from leveret.pipeline.row_upload import RowUpload
+from leveret.pipeline.row_upload import RowUpload, refuse_unless_writer
 from leveret.pipeline.stages import MOST_OF_A_USER, Stage, Ticket
 from leveret.pipeline.transactions import NO_OWNER, CommitRow
 

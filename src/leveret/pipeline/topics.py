@@ -1,17 +1,17 @@
-"""Choosing messages by a topic pattern over their routing key, as a topic exchange would."""
+"""A filter by a topic pattern on the routing key, with the rules of a topic exchange."""
 
 from __future__ import annotations
 
 from leveret.routing.bindings import Destination
 from leveret.routing.bounds import RoutingWork
-from leveret.routing.topic_trie import TopicTrie
+from leveret.routing.topic import TopicTrie
 
 MOST_REMEMBERED = 10_000
 HERE = Destination("queue", "")
 
 
 class TopicFilter:
-    """``*`` is one word, ``#`` any number of them. Answers are remembered by key."""
+    """``*`` matches one word, ``#`` any number of them. Results are cached by key."""
 
     def __init__(self, pattern: str) -> None:
         self._patterns = TopicTrie()

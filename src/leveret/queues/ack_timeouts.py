@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
-from leveret.backlog.next_timer import NextTimer
+from leveret.backlog.context import NextTimer
 from leveret.delivery.consumer import Outstanding
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ Length: the way of a message through the queue, from publish to settle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from leveret.backlog.backlog import Backlog
 from leveret.backlog.context import Cancellable
@@ -28,31 +28,31 @@ from leveret.backlog.lane import Lane
 from leveret.backlog.walk import Visitor, Walk
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
-from leveret.delivery.consumer_ring import ConsumerRing
-from leveret.delivery.single_active import SingleActive
+from leveret.delivery.consumer_ring import ConsumerRing, SingleActive
 from leveret.message import NEVER, Message
 from leveret.queues.ack_timeouts import AckTimeouts
 from leveret.queues.context import QueueContext
-from leveret.queues.dead_messages import (
+from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult
+from leveret.queues.duplicates import Duplicates
+from leveret.queues.idle_timer import IdleTimer
+from leveret.queues.limits import Limits
+from leveret.queues.options import (
     BATCH,
     DELIVERY_LIMIT,
+    DROP_HEAD,
     EXPIRED,
     MAXLEN,
     NOWHERE,
     REJECTED,
     DeadMessage,
+    QueueOptions,
     dead_messages,
 )
-from leveret.queues.declared_queue import DeclaredQueue, GetResult
-from leveret.queues.duplicates import Duplicates
-from leveret.queues.idle_timer import IdleTimer
-from leveret.queues.limits import Limits
-from leveret.queues.options import DROP_HEAD, QueueOptions
 from leveret.queues.selection import Selection
 from leveret.store.log import Placement
 from leveret.store.returns import pack_return
 
-BURST = 4096  # messages one queue may deliver before others get their turn
+BURST = 4096  # messages that one queue may deliver before others are drained
 
 
 class ClassicQueue(Backlog, DeclaredQueue):
@@ -78,28 +78,11 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     context: QueueContext
 
-    def __init__(
-        self,
-        id_: int,
-        name: str,
-        vhost: str,
-        options: QueueOptions,
-        context: QueueContext,
-        *,
-        durable: bool = False,
-        auto_delete: bool = False,
-        owner: object | None = None,
-        arguments: Mapping[str, object] | None = None,
-    ) -> None:
-        stored = durable and owner is None
-        super().__init__(id_, name, (options.max_priority or 0) + 1, context, stored=stored)
-        self.vhost = vhost
-        self.options = options
-        self.durable = durable
-        self.auto_delete = auto_delete
-        self.owner = owner  # the connection of an exclusive queue
-        self.arguments = dict(arguments or {})
-        self.synced = stored
+    def __init__(self, declared: Declaration, context: QueueContext) -> None:
+        id_, name, self.vhost, self.options, self.durable, self.auto_delete, self.owner, arguments = declared
+        self.synced = stored = self.durable and self.owner is None
+        super().__init__(id_, name, (self.options.max_priority or 0) + 1, context, stored=stored)
+        self.arguments = dict(arguments)
         self.consumers = ConsumerRing()
         self.limits: Limits | None = None
         self.ack_timeouts: AckTimeouts | None = None
@@ -109,7 +92,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.returning = 0  # settlements that are returning messages: no other message overtakes these
         self.expiry_timer: tuple[float, Cancellable] | None = None
         self.idle_timer: IdleTimer | None = None
-        self.apply(options)
+        self.apply(self.options)
 
     # ---- options
 
@@ -265,7 +248,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     def catch_up(self) -> None:
         time_slice = self.context.background.new_slice()
-        while self.dirty:  # one burst may not be all that the consumers have room for
+        while self.dirty:  # the consumers may have room for more than one burst
             self.drain()
             if self.selection is not None or time_slice.is_over:
                 break  # evaluating selectors on a whole backlog would hold the loop
@@ -372,7 +355,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     def _return(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool) -> None:
         """Return messages that were delivered ``count`` times: at once, after a delay, or not any more. ``tried``: a
-        consumer failed to process them; else it was gone before it could."""
+        consumer failed to process them; else it was closed before it could."""
         options = self.options
         plan = options.retry
         is_over = options.delivery_limit is not None and count > options.delivery_limit
@@ -558,6 +541,8 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.alive = self.plain = False
         number = self.ready
         self.close_backlog()
+        if self.pager is not None and self.pager.leases is not None:
+            self.context.callbacks.drop_leases(self)
         if self.expiry_timer is not None:
             self.expiry_timer[1].cancel()
         for part in (self.idle_timer, self.ack_timeouts):

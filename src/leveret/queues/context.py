@@ -1,4 +1,4 @@
-"""What a queue gets from the broker, and what it asks of its virtual host. So no queue imports its caller."""
+"""What a queue gets from the broker, and its calls to its virtual host. So no queue imports its caller."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from leveret.backlog.context import BacklogContext
 from leveret.store.disk import Disk
-from leveret.store.spill import InWorker
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
-    from leveret.queues.dead_messages import DeadMessage
     from leveret.queues.declared_queue import DeclaredQueue
-    from leveret.queues.deduplication_log import DeduplicationLog
+    from leveret.queues.duplicates import DeduplicationLog
+    from leveret.queues.options import DeadMessage
     from leveret.queues.traced_queues import QueueTracer
 
 
@@ -44,13 +43,16 @@ class DeadLetterTarget(Protocol):
 
 
 class QueueCallbacks:
-    """What a queue asks of its virtual host (broker/queue_callbacks.py). A queue without one uses these defaults."""
+    """Calls of a queue to its virtual host (broker/queue_callbacks.py). A queue without one uses these defaults."""
 
     def count_memory(self, size: int) -> None:
         """A consumer of this size in bytes was added, or (below 0) removed."""
 
     def delete_unused(self, queue: DeclaredQueue) -> None:
         """Delete a queue that is not used any more (auto-delete, x-expires)."""
+
+    def drop_leases(self, queue: DeclaredQueue) -> None:
+        """A queue with leases is deleted, and they are with it."""
 
     def open_trace(self, queue: DeclaredQueue) -> DeduplicationLog | None:
         """Where the queue stores the IDs for deduplication; None if it does not."""
@@ -68,13 +70,40 @@ class QueueCallbacks:
         return 0.5
 
 
-def at_once(job: Callable[[], object], done: Callable[[object], None]) -> None:
-    """Run a job without a worker, where there is no disk."""
-    try:
-        result = job()
-    except Exception as problem:  # noqa: BLE001 - it is passed on, as from a worker
-        result = problem
-    done(result)
+class StreamWorker(Protocol):
+    """A thread that runs jobs one after the other; see server/flusher.py."""
+
+    def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Run the job in the thread; ``done`` gets its result or its exception on the event loop."""
+
+
+class NoThread:
+    """Runs jobs at once, where there is no disk to wait for."""
+
+    def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        try:
+            result = job()
+        except Exception as problem:  # noqa: BLE001 - it is passed on, as from a thread
+            result = problem
+        done(result)
+
+
+class StreamWorkers:
+    """The threads that read and write the files of streams. Without a server there are none."""
+
+    def __init__(self) -> None:
+        self._reader: StreamWorker = NoThread()
+        self._writer: StreamWorker = NoThread()
+
+    def attach(self, reader: StreamWorker, writer: StreamWorker) -> None:
+        self._reader, self._writer = reader, writer
+
+    def read(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self._reader.do(job, done)
+
+    def write(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        """One job after the other, in this order."""
+        self._writer.do(job, done)
 
 
 @dataclass(slots=True)
@@ -85,7 +114,6 @@ class QueueContext(BacklogContext):
     dead_letters: DeadLetterTarget | None = None
     expiries_at_once: int = 2048  # messages that may expire in one drain; the others do in the next
     stream_disk: Disk | None = None  # the files of streams
-    write_stream: InWorker = at_once  # runs jobs one after the other
-    read_stream: InWorker = at_once
+    stream_workers: StreamWorkers = field(default_factory=StreamWorkers)
     stream_offsets: OffsetBook | None = None
     tracer: QueueTracer | None = None  # gets every message while the virtual host is traced (queues/traced_queues.py)

@@ -1,7 +1,7 @@
 """The contract of a queue that clients declare: what virtual hosts, sessions, the HTTP API and statistics need of it.
 
-A queue type implements it as a subclass: ClassicQueue, StreamQueue. What only some types can do is a capability, so
-that no other module has to know the classes:
+A queue type implements it as a subclass: ClassicQueue, StreamQueue. It includes the contract of a destination
+(queues/queue.py). Features of some types only are capabilities, so that no other module depends on the classes:
 
     backlog       messages wait in lanes and leave when they are settled; None otherwise
     stream        messages have offsets and stay; None otherwise
@@ -13,21 +13,21 @@ The class has no slots of its own, since Python allows only one base with slots:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leveret.backlog.backlog import Backlog, Observer
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.walk import STEP, Visitor
 from leveret.clock import TimeSlice
-from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import RemoteLog
 from leveret.errors import AccessRefused
 from leveret.message import Message
 from leveret.queues.context import QueueContext
 from leveret.queues.options import QueueOptions
-from leveret.store.log import Placement
+from leveret.queues.queue import Queue
 
 if TYPE_CHECKING:
     from leveret.queues.ack_timeouts import AckTimeouts
@@ -47,6 +47,19 @@ class GetResult(NamedTuple):
     left: int
 
 
+class Declaration(NamedTuple):
+    """How a queue was declared. ``options``: the effective ones, of its arguments and of policies."""
+
+    id: int
+    name: str
+    vhost: str
+    options: QueueOptions
+    durable: bool = False
+    auto_delete: bool = False
+    owner: object | None = None  # the connection of an exclusive queue
+    arguments: Mapping[str, object] = {}
+
+
 class MessageWalk(Protocol):
     """A walk through the messages of a queue (backlog/walk.py)."""
 
@@ -57,11 +70,10 @@ class MessageWalk(Protocol):
         """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
 
 
-class DeclaredQueue:
+class DeclaredQueue(Queue):
     __slots__ = ()
 
     id: int
-    name: str
     vhost: str
     options: QueueOptions
     context: QueueContext
@@ -69,11 +81,6 @@ class DeclaredQueue:
     durable: bool
     auto_delete: bool
     owner: object | None  # the connection of an exclusive queue
-    stored: bool  # its persistent messages outlive the process
-    synced: bool  # and a crash of the machine
-    alive: bool  # False once deleted
-    dirty: bool  # to be drained before this tick ends
-    can_reject: bool  # it may reject single messages
     counts_deliveries: bool  # consumers get the delivery count of each message
     returning: int  # settlements that are returning messages: no other message overtakes these
     consumers: ConsumerRing
@@ -82,9 +89,9 @@ class DeclaredQueue:
     unacked: int
     bytes: int  # of content that is not in files of a stream
     held: int  # of content that is delivered and not settled
-    accounted: int  # bytes of memory that the gauge was told of
+    accounted: int  # bytes of memory that are counted in the gauge
 
-    keeps_all: bool = False  # transient messages go to the log, too
+    keeps_all: bool = False
     has_offsets: bool = False
     remote_log: RemoteLog | None = None
     # Parts for options that not every type has.
@@ -135,18 +142,6 @@ class DeclaredQueue:
 
     # ---- messages
 
-    def publish(self, run: list[Message], size: int, timed: bool) -> None:
-        raise NotImplementedError
-
-    def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
-        raise NotImplementedError
-
-    def touch(self) -> None:
-        raise NotImplementedError
-
-    def drain(self) -> None:
-        raise NotImplementedError
-
     def catch_up(self) -> None:
         """Drain now, before the tick ends, as far as possible in a time slice."""
         raise NotImplementedError
@@ -165,7 +160,7 @@ class DeclaredQueue:
         raise NotImplementedError
 
     def purge(self) -> int:
-        """Remove what is ready: how many. Unacknowledged messages stay with their holders."""
+        """Remove all ready messages; returns their number. Unacknowledged messages stay with their holders."""
         raise NotImplementedError
 
     def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> MessageWalk:
@@ -182,6 +177,13 @@ class DeclaredQueue:
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         raise NotImplementedError
+
+    def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
+        timeouts = self.ack_timeouts
+        if timeouts is None or timeouts.seconds is None:
+            return False
+        timeouts.extend(unacked, tag, timeouts.seconds if seconds is None else seconds)
+        return True
 
     # ---- consumers
 

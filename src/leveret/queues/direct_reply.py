@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import deque
 
 from leveret.backlog.context import Drainable, MemoryGauge
-from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
+from leveret.queues.duplicates import Duplicates
+from leveret.queues.limits import Limits
 from leveret.store.log import Placement
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -20,6 +22,8 @@ MOST_WAITING = 10_000  # replies that may wait for a slow requester
 
 class ReplyQueue:
     remote_log: RemoteLog | None = None
+    limits: Limits | None = None
+    duplicates: Duplicates | None = None
 
     def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Drainable]) -> None:
         self.name = name
@@ -65,6 +69,10 @@ class ReplyQueue:
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
         """Replies are never requeued."""
+
+    def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
+        """Replies have no ack timeout."""
+        return False
 
     def remove_consumer(self, consumer: Consumer) -> None:
         self.die()

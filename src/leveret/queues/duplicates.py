@@ -5,9 +5,9 @@ expires. New keys are appended; keys that expired or exceed the limit are remove
 that no publish pays for thousands. A key that expired may be added again before it was removed from the front: it is
 then in the line twice, and ``_stale`` counts how many of its first entries are void.
 
-For a durable queue the keys are also in the log, in the same order (queues/deduplication_log.py). A key is written in
-one group with its message, so a crash keeps both or none; and it stays when the message is consumed. Keys that were
-removed from the front may reappear after a crash; they are then found to be expired again.
+For a durable queue the keys are also in the log, in the same order (DeduplicationLog). A key is written in one group
+with its message, so a crash keeps both or none; and it stays when the message is consumed. Keys that were removed from
+the front may reappear after a crash; they are then found to be expired again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from leveret.message import NEVER, Message
-from leveret.queues.deduplication_log import DeduplicationLog
+from leveret.backlog.scattered_read import ScatteredRead
+from leveret.message import NEVER, PERSISTENT, Address, Message, Traits
 from leveret.queues.options import DuplicateWindow
-from leveret.store.log import GRANTED
-from leveret.wire.content import properties_of
+from leveret.store.log import GRANTED, Log, Placement
+from leveret.store.pages import Loaded, Pages
+from leveret.wire.constants import DEFAULT_FRAME_MAX
+from leveret.wire.content import body_of, make_content, properties_of
+from leveret.wire.properties import Properties
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -30,6 +33,8 @@ MOST = 1_000_000  # keys, if the window is limited by time only
 FORGOTTEN_AT_ONCE = 64
 LONGEST_KEY = 32  # bytes; of longer keys the digest is stored
 MESSAGE_ID = "message-id"
+NOWHERE = Address("", "", 1, DEFAULT_FRAME_MAX)
+Take = Callable[[int, bytes, float], None]  # sequence, key, deadline
 
 
 class Duplicates:
@@ -59,8 +64,9 @@ class Duplicates:
         key = key_of(message, self._window.header)
         return key is not None and self._ends.get(key, -NEVER) > now
 
-    def owed(self, message: Message) -> int:
-        """The receipt that the confirm of a duplicate waits for: none once the first message is on disk."""
+    def drop(self, message: Message) -> int:
+        """Count a duplicate. Its confirm waits for this receipt, until the first message is on disk."""
+        self._queue.counters.duplicates += 1
         key = key_of(message, self._window.header)
         self._note_safe()
         return self._queue.context.log.promise() if key in self._unsafe else GRANTED
@@ -154,3 +160,53 @@ def key_of(message: Message, header: str) -> bytes | None:
         case _:
             return None
     return key if len(key) <= LONGEST_KEY else b"d" + blake2b(key, digest_size=16).digest()
+
+
+class DeduplicationLog:
+    """The keys of one queue in the log: tiny messages, one for each key, that are never consumed.
+
+    They are not a queue in memory, but have an id and a definition like a queue, so that recovery, reclaim and backup
+    treat them as one. They are appended at the end and removed at the front.
+    """
+
+    __slots__ = ("_log", "_pages", "first", "id", "name", "next")
+
+    def __init__(self, id_: int, name: str, log: Log, pages: Pages | None) -> None:
+        self.id = id_
+        self.name = name
+        self.first = self.next = 1  # sequences
+        self._log = log
+        self._pages = pages
+
+    def restore(self, first: int, stop: int) -> None:
+        """Set the range that was on disk before the start."""
+        self.first, self.next = first, stop
+
+    def append(self, key: bytes, deadline: float, synced: bool) -> None:
+        traits = PERSISTENT if deadline == NEVER else Traits(persistent=True, deadline=deadline)
+        content = make_content(Properties(), key)
+        self._log.append([(content, NOWHERE, traits)], [Placement(self.id, 0, self.next, 1)], synced)
+        self.next += 1
+
+    def forget(self, upto: int) -> None:
+        """Remove the IDs below this sequence."""
+        if upto > self.first:
+            self._log.settle(self.id, 0, self.first, upto - self.first)
+            self.first = upto
+
+    @property
+    def safe_below(self) -> int:
+        """The first sequence that is not on disk yet."""
+        return self.next if self._pages is None else self._pages.synced(self.id, 0)
+
+    def read(self, take: Take, done: Callable[[], None]) -> None:
+        """Read all IDs, in order; damaged ones are left out."""
+
+        def loaded(found: list[Loaded], missing: list[int]) -> None:
+            for sequence, (content, _, traits), _ in found:
+                take(sequence, body_of(content), traits.deadline)
+
+        if self._pages is None:
+            done()
+        else:
+            ScatteredRead(self._pages, self.id, 0, range(self.first, self.next), loaded, done).go_on()

@@ -60,7 +60,7 @@ class Group:
         self.delayed: set[int] = set()  # ranks of messages that wait for a retry
 
     def head(self, wishes: int) -> Entry | None:
-        """The next message that a consumer wants; ``wishes``: the bits of the current consumers."""
+        """The next message that matches a consumer; ``wishes``: the bits of the current consumers."""
         waiting = self.waiting
         while waiting and not waiting[0][1] & wishes:
             self.unwanted.append(heappop(waiting))

@@ -3,17 +3,20 @@
 Only ready messages count, and of these only the bodies, as in RabbitMQ (backlog/body_sizes.py). Messages over the limit
 are dropped from the head, after the consumers could take some; or the publish is rejected, if the queue is full even
 after that.
+
+Queues that can reject are full ones with ``x-overflow`` reject-publish, and those that drop duplicates (``has_room``,
+``without_room``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from leveret.backlog.body_sizes import bodies_of, count_bodies
 from leveret.message import Message
-from leveret.queues.dead_messages import BATCH, MAXLEN, NOWHERE, DeadMessage
-from leveret.queues.options import DROP_HEAD, REJECT_DLX
+from leveret.queues.options import BATCH, DROP_HEAD, MAXLEN, NOWHERE, REJECT_DLX, DeadMessage
+from leveret.queues.queue import Queue
 from leveret.wire.content import body_size
 
 if TYPE_CHECKING:
@@ -117,7 +120,7 @@ class Limits:
         return number
 
     def _drop_paged(self, lane: Lane) -> bool:
-        """The head is on disk only: drop it there, or load it to dead-letter it, or to know its size."""
+        """The head is on disk only: drop it there, or load it if it is dead-lettered or its size is needed."""
         queue = self._queue
         if queue.pager is None:
             return False
@@ -131,3 +134,31 @@ class Limits:
         queue.counters.dropped += 1
         queue.release(lane.number, found[0], 1, found[1])
         return True
+
+
+def has_room(queue: Queue, message: Message, may_drain: bool, must_accept: bool) -> bool:
+    """``may_drain``: a full queue may deliver ready messages first. ``must_accept``: a full queue accepts the message,
+    unless it dead-letters rejected ones."""
+    limits = queue.limits
+    return limits is None or limits.has_room((message,), may_drain) or (must_accept and not limits.dead_letters)
+
+
+def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> Queue | None:
+    """A queue that would reject some of these messages if all were published now; None if there is none.
+
+    Conservative: deliveries of the new messages are not considered, and a duplicate of a message in ``parts`` itself
+    counts, though it would need no room.
+    """
+    wanted: dict[Queue, list[Message]] = {}
+    for queues, messages in parts:
+        for queue in queues:
+            if queue.can_reject and queue.limits is not None:
+                seen = queue.duplicates
+                fresh = [message for message in messages if seen is None or not seen.has_seen(message)]
+                wanted.setdefault(queue, []).extend(fresh)
+    for may_drain in (True, False):  # a drain may dead-letter to a queue that was checked before
+        for queue, fresh in wanted.items():
+            assert queue.limits is not None
+            if fresh and not queue.limits.has_room(fresh, may_drain):
+                return queue
+    return None

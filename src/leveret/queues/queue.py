@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
 from leveret.store.log import Placement
 
+if TYPE_CHECKING:
+    from leveret.queues.duplicates import Duplicates
+    from leveret.queues.limits import Limits
+
 
 class Queue(Protocol):
     """Called on the broker's loop only."""
+
+    __slots__ = ()
 
     name: str
     alive: bool  # False once deleted: remembered routes that still name it are made anew
     stored: bool  # its persistent messages outlive the process
     synced: bool  # and the machine
     keeps_all: bool  # stored, and that goes for transient messages too
-    can_reject: bool  # it may reject messages, or drop duplicates (queues/admission.py)
-    dirty: bool
+    can_reject: bool  # it may reject messages, or drop duplicates (queues/limits.py)
+    limits: Limits | None  # on its length
+    duplicates: Duplicates | None  # it drops messages that it has seen
+    dirty: bool  # to be drained before this tick ends
     remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:

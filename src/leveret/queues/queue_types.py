@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from leveret.errors import PreconditionFailed
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import STREAM, unfit
 
 
-def make_queue(
-    id_: int,
-    name: str,
-    vhost: str,
-    options: QueueOptions,
-    context: QueueContext,
-    *,
-    durable: bool = False,
-    auto_delete: bool = False,
-    owner: object | None = None,
-    arguments: Mapping[str, object] | None = None,
-) -> DeclaredQueue:
-    if options.kind == STREAM:
-        return StreamQueue(id_, name, vhost, options, context, arguments=arguments)
-    return ClassicQueue(
-        id_,
-        name,
-        vhost,
-        options,
-        context,
-        durable=durable,
-        auto_delete=auto_delete,
-        owner=owner,
-        arguments=arguments,
-    )
+def make_queue(declared: Declaration, context: QueueContext) -> DeclaredQueue:
+    kind = StreamQueue if declared.options.kind == STREAM else ClassicQueue
+    return kind(declared, context)
 
 
 def refuse_kind(options: QueueOptions, auto_delete: bool, is_named: bool) -> None:

@@ -28,9 +28,8 @@ from leveret.delivery.selector import MessageFields, selectable
 from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.queues.groups import Group, Groups, group_key, rank_of
-from leveret.queues.selection_order import DeliveryOrder
+from leveret.queues.selection_order import DeliveryOrder, SelectorMasks
 from leveret.queues.selection_view import MANY_DEAD, View
-from leveret.queues.selector_masks import SelectorMasks
 from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
 
@@ -84,7 +83,7 @@ class Selection:
         """Whether messages still have to be matched with consumers."""
         queue = self._queue
         if queue.options.groups or self._view.has_set_aside or not len(queue.consumers):
-            return True  # also without consumers: a consumer that fetches with a selector comes back
+            return True  # also without consumers: one that fetches single messages with a selector subscribes again
         return any(consumer.selector is not None for consumer in queue.consumers)
 
     # ---- changes of consumers and messages

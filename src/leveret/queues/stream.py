@@ -2,7 +2,7 @@
 
 Theory of operation. A publish gives each message the next offset and writes it to the journal, which confirms it. What
 the journal has granted is copied to the stream's own files (queues/stream_writer.py) and becomes visible: readers
-(queues/stream_readers.py) see what lies below ``next_offset`` only, so they never read what a crash could take back.
+(queues/stream_readers.py) read only below ``next_offset``, so they never get a message that a crash could remove.
 
     publish ──> pending ──granted──> writing ──written──> files, recent ──> readers
                 (journal)                                  └─synced──> settled in the journal
@@ -15,7 +15,7 @@ removes them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from leveret.backlog.backlog import Observer
 from leveret.backlog.context import PER_MESSAGE
@@ -27,7 +27,7 @@ from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import PreconditionFailed, Unsupported
 from leveret.message import Message
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import DeclaredQueue, GetResult
+from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
 from leveret.queues.stream_readers import StreamReaders
@@ -77,23 +77,11 @@ class StreamQueue(DeclaredQueue):
     keeps_all = True
     has_offsets = True
 
-    def __init__(
-        self,
-        id_: int,
-        name: str,
-        vhost: str,
-        options: QueueOptions,
-        context: QueueContext,
-        *,
-        arguments: Mapping[str, object] | None = None,
-    ) -> None:
+    def __init__(self, declared: Declaration, context: QueueContext) -> None:
         assert context.stream_disk is not None
-        self.id = id_
-        self.name = name
-        self.vhost = vhost
-        self.options = options
+        self.id, self.name, self.vhost, self.options = declared[:4]
         self.context = context
-        self.arguments = dict(arguments or {})
+        self.arguments = dict(declared.arguments)
         self.durable = self.stored = self.synced = self.alive = True
         self.auto_delete = self.dirty = self.can_reject = self.counts_deliveries = False
         self.owner: object | None = None
@@ -102,7 +90,7 @@ class StreamQueue(DeclaredQueue):
         self.counters = QueueCounters()
         self.observers: list[Observer] = []
         self.unacked = self.bytes = self.held = self.accounted = 0
-        self.files = StreamFiles(context.stream_disk, id_, options.segment_bytes or SEGMENT_BYTES)
+        self.files = StreamFiles(context.stream_disk, self.id, self.options.segment_bytes or SEGMENT_BYTES)
         self.retention = Retention()
         self.tail = 0  # the offset of the next message
         self.next_offset = 0  # messages below this are visible
@@ -112,7 +100,7 @@ class StreamQueue(DeclaredQueue):
         self._watchers: list[tuple[int, Callable[[], None]]] = []  # (offset, callback when it is visible)
         self.readers = StreamReaders(self)
         self.writer = StreamWriter(self)
-        self.apply(options)
+        self.apply(self.options)
 
     def apply(self, options: QueueOptions) -> None:
         self.options = options
@@ -368,5 +356,5 @@ class StreamQueue(DeclaredQueue):
         self._tell_watchers(all_of_them=True)
         self._pending.clear()
         context, files = self.context, self.files
-        context.callbacks.when_granted(lambda: context.write_stream(files.remove, lambda result: None))
+        context.callbacks.when_granted(lambda: context.stream_workers.write(files.remove, lambda result: None))
         return number

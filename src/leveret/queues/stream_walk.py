@@ -52,7 +52,7 @@ class StreamWalk:
     def _fetch(self) -> None:
         files, offset, stop = self._queue.files, max(self._at, self._queue.first_offset), self._stop
         self._is_reading = True
-        self._queue.context.read_stream(lambda: files.read(offset, stop, READ_BYTES), self._fetched)
+        self._queue.context.stream_workers.read(lambda: files.read(offset, stop, READ_BYTES), self._fetched)
 
     def _fetched(self, result: object) -> None:
         self._is_reading = False

@@ -107,7 +107,7 @@ class StreamWriter:
             trim()
             return files.sync() if syncs else 0
 
-        self._queue.context.write_stream(write, lambda result: self._written(result, runs, size))
+        self._queue.context.stream_workers.write(write, lambda result: self._written(result, runs, size))
 
     def _written(self, result: object, runs: list[StreamRun], size: int) -> None:
         self._is_busy = False
@@ -138,7 +138,7 @@ class StreamWriter:
     def _sync(self) -> None:
         self._sync_timer = None
         if self._queue.alive and self.failure is None and not self._is_over:
-            self._queue.context.write_stream(self._queue.files.sync, self._is_synced)
+            self._queue.context.stream_workers.write(self._queue.files.sync, self._is_synced)
 
     def _is_synced(self, result: object) -> None:
         if isinstance(result, Exception):
@@ -185,7 +185,7 @@ class StreamWriter:
             self._after(TRY_AGAIN, self._try_again)
 
     def _rewind(self) -> None:
-        self._queue.context.write_stream(self._queue.files.rewind, self._rewound)
+        self._queue.context.stream_workers.write(self._queue.files.rewind, self._rewound)
 
     def _try_again(self) -> None:
         self._is_busy = False
@@ -210,7 +210,7 @@ class StreamWriter:
         """Apply retention now, without a write."""
         queue = self._queue
         if queue.alive and self.failure is None and not self._is_over and queue.files.bytes:
-            queue.context.write_stream(self._trimming(), lambda result: queue.touch())
+            queue.context.stream_workers.write(self._trimming(), lambda result: queue.touch())
 
     def watch_age(self) -> None:
         """Remove old messages also when no new ones are published."""

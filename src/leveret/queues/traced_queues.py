@@ -5,13 +5,13 @@ Theory of operation. The hot path does not check whether tracing is on. Instead 
 messages enter, are delivered, return and leave; ``stop_tracing`` restores the class. A queue that is not traced runs
 the same code as without tracing.
 
-Every message that leaves for good passes ``release``, whatever the reason. The caller knows the reason: it is in
-``QueueTracer.cause`` during the call, and is inferred where it is not set (expiry, length limit).
+Every message that leaves a queue passes ``release``, whatever the reason. The caller sets the reason in
+``QueueTracer.cause`` during the call; where it is not set, it is inferred (expiry, length limit).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -56,7 +56,7 @@ class QueueTracer(Protocol):
     def handed(self, queue: DeclaredQueue, delivery: DeliveredMessages) -> None: ...
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
-        """``tries``: delivery count. Not ``tried``: the consumer was closed before it could decide."""
+        """``tries``: delivery count. Not ``tried``: the consumer was closed first."""
 
     def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
         """These messages are gone, or acknowledged by a reader of a stream; ``cause`` is the reason. ALL_LANES: all
@@ -156,12 +156,7 @@ class TracedQueue(ClassicQueue):
         tracer_of(self).left(self, lane, sequence, number)
 
     def die(self) -> int:
-        tracer = tracer_of(self)
-        with because(tracer, QUEUE_DELETED):
-            number = super().die()
-            tracer.left(self, ALL_LANES, 0, 0)
-        stop_tracing(self)
-        return number
+        return _die(self, super().die)
 
 
 class TracedStream(StreamQueue):
@@ -190,12 +185,16 @@ class TracedStream(StreamQueue):
             tracer_of(self).left(self, 0, sequence, len(messages))
 
     def die(self) -> int:
-        tracer = tracer_of(self)
-        with because(tracer, QUEUE_DELETED):
-            number = super().die()
-            tracer.left(self, ALL_LANES, 0, 0)
-        stop_tracing(self)
-        return number
+        return _die(self, super().die)
+
+
+def _die(queue: DeclaredQueue, die: Callable[[], int]) -> int:
+    tracer = tracer_of(queue)
+    with because(tracer, QUEUE_DELETED):
+        number = die()
+        tracer.left(queue, ALL_LANES, 0, 0)
+    stop_tracing(queue)
+    return number
 
 
 def numbered(lane: int, sequence: int, messages: Sequence[Message]) -> list[Place]:

@@ -38,7 +38,7 @@ class Binding:
 class DestinationCounts(dict[Destination, int]):
     """Destinations in order of arrival, each with the number of bindings that lead there.
 
-    Two bindings that differ only in their arguments reach one destination; it stays until both are gone.
+    Two bindings that differ only in their arguments reach one destination; it stays until both are removed.
     """
 
     def gain(self, destination: Destination) -> None:
@@ -117,4 +117,4 @@ def _discard(index: dict[_Key, dict[Binding, None]], key: _Key, binding: Binding
     kept = index[key]
     del kept[binding]
     if not kept:
-        del index[key]  # a name that comes and goes must leave nothing behind
+        del index[key]  # a deleted name must leave nothing behind

@@ -81,7 +81,7 @@ class RoutingWork:
 
     @property
     def is_spent(self) -> bool:
-        """Whether what is left to route should wait for the next tick."""
+        """Whether the remaining routing should wait for the next tick."""
         return self.spent > TICK_STEPS
 
     def spend(self, steps: int) -> None:

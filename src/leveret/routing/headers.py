@@ -23,7 +23,7 @@ X_MATCH_VALUES = ("all", "any", "all-with-x", "any-with-x")
 
 
 class MatchableValues(dict[str, Hashable]):
-    """The headers of one message as they are compared, each converted when first asked for."""
+    """The headers of one message as they are compared, each converted when first needed."""
 
     def __init__(self, headers: Mapping[str, object]) -> None:
         self._headers = headers

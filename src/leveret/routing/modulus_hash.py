@@ -11,11 +11,11 @@ from leveret.delivery.selector import selector_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.bounds import RoutingWork
-from leveret.routing.single_destination import SingleDestinationExchange
+from leveret.routing.fanout import SingleDestinationExchange
 
 
 class Partitioner(Protocol):
-    """Decides for an exchange which of its destinations a key goes to; see sharding/ordered.py."""
+    """Decides for an exchange which of its destinations a key goes to; see sharding/ordered_slots.py."""
 
     def reach(self, key: str) -> Iterable[Destination]: ...
 

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from xxhash import xxh3_64_intdigest
+
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding
-from leveret.routing.seeded_random import SeededRandom
-from leveret.routing.single_destination import SingleDestinationExchange
+from leveret.routing.fanout import SingleDestinationExchange
+
+
+class SeededRandom:
+    """Reproducible random numbers: the hash of a counter under a seed. Equal seeds give equal sequences."""
+
+    __slots__ = ("_drawn", "_seed")
+
+    def __init__(self, seed: int) -> None:
+        """A seed of up to 64 bits."""
+        self._seed = seed
+        self._drawn = 0
+
+    def below(self, number: int) -> int:
+        """A number from 0 to number - 1, uniformly distributed."""
+        self._drawn += 1
+        return xxh3_64_intdigest(self._drawn.to_bytes(8, "big"), self._seed) % number
 
 
 class RandomExchange(SingleDestinationExchange):

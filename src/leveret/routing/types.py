@@ -10,23 +10,13 @@ from typing import Protocol
 from leveret.errors import PreconditionFailed
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.delayed import DELAYED, make_delayed
-from leveret.routing.direct import DirectExchange
+from leveret.routing.direct import DefaultExchange, DirectExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
 from leveret.routing.headers import HeadersExchange
 from leveret.routing.modulus_hash import ModulusHashExchange
-from leveret.routing.random_exchange import LocalRandomExchange, RandomExchange
-from leveret.routing.seeded_random import SeededRandom
+from leveret.routing.random_exchange import LocalRandomExchange, RandomExchange, SeededRandom
 from leveret.routing.topic import TopicExchange
-
-
-class ExchangeFactory(Protocol):
-    """Makes an exchange of one type; a subclass of Exchange is one."""
-
-    def __call__(
-        self, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, object], /
-    ) -> Exchange: ...
-
 
 BUILT_IN = (
     DirectExchange,
@@ -38,6 +28,25 @@ BUILT_IN = (
     RandomExchange,
     LocalRandomExchange,
 )
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
+PREDECLARED = (
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+    (TRACE_EXCHANGE, "topic"),
+)
+
+
+class ExchangeFactory(Protocol):
+    """Makes an exchange of one type; a subclass of Exchange is one."""
+
+    def __call__(
+        self, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, object], /
+    ) -> Exchange: ...
+
+
 EXCHANGE_TYPES: Mapping[str, ExchangeFactory] = MappingProxyType({kind.kind: kind for kind in BUILT_IN})
 
 
@@ -102,3 +111,11 @@ def make_exchange(
 ) -> Exchange:
     """A new exchange of one of the built-in types, see ``ExchangeTypes.make``."""
     return ExchangeTypes().make(kind, name, durable, auto_delete, internal, arguments)
+
+
+def predeclared(types: ExchangeTypes) -> dict[str, Exchange]:
+    """The exchanges that every virtual host has, by name."""
+    made: dict[str, Exchange] = {"": DefaultExchange()}
+    for name, kind in PREDECLARED:
+        made[name] = types.make(kind, name, durable=True, internal=name == TRACE_EXCHANGE)
+    return made

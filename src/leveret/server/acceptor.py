@@ -2,8 +2,8 @@
 
 Such a connection counts from the accept on (admission.py): first under the address that it came from, and once a
 trusted proxy has sent the client's address, under that one. The PROXY header comes before the TLS handshake, so the
-socket is read here, byte for byte as far as the header goes, and only then handed to the event loop with or without
-TLS. From then on the client's address stands in for the proxy's (proxied_transport.py).
+socket is read here up to the end of the header, and only then passed to the event loop with or without TLS. From then
+on the address of the client replaces that of the proxy (proxied_transport.py).
 
 Where proxies are expected, connections from loopback are served without a header unless loopback is listed: they are
 made by tools on this machine, such as the health check of the container. Connections from all other addresses that are
@@ -22,8 +22,7 @@ from typing import Any, cast
 from leveret.auth.loopback import is_loopback
 from leveret.server.admission import Admission, Admitted
 from leveret.server.proxied_transport import ProxiedTransport
-from leveret.server.proxy_header import Address, BadHeader, client_of, missing
-from leveret.server.trusted_proxies import TrustedProxies
+from leveret.server.proxy_header import Address, BadHeader, TrustedProxies, client_of, missing
 
 PAUSE = 1.0  # seconds before the next accept when there are no file descriptors
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -57,7 +56,7 @@ class Acceptor:
             self._run(self._accept(listening)).add_done_callback(lambda _, each=listening: each.close())  # type: ignore[misc]
 
     def close(self) -> None:
-        """Accept no more. Connections that have not been handed over are closed."""
+        """Accept no more. Connections that are not established yet are closed."""
         for task in self._tasks:
             task.cancel()
 
@@ -71,7 +70,7 @@ class Acceptor:
         while True:
             try:
                 peer, (host, port, *_) = await self._loop.sock_accept(listening)
-            except OSError as problem:  # the peer has gone already, or there are no descriptors
+            except OSError as problem:  # the peer has disconnected already, or there are no descriptors
                 await asyncio.sleep(PAUSE if problem.errno in NO_RESOURCES else 0)
                 continue
             if self._proxies is None or host in self._proxies or is_loopback(host):
@@ -115,7 +114,7 @@ class Acceptor:
             assert self._proxies is not None
             remedy = "let the proxy send a PROXY header (HAProxy: send-proxy-v2), or remove it from trusted_proxies"
             self._proxies.report(address[0], str(problem), remedy)
-        except OSError:  # has gone, was too slow, or the TLS handshake failed
+        except OSError:  # disconnected, too slow, or the TLS handshake failed
             pass
         finally:
             if not is_served:

@@ -1,4 +1,4 @@
-"""The asyncio protocol of an AMQP connection: moves bytes between a socket and a session. Knows nothing of AMQP."""
+"""The asyncio protocol of an AMQP connection: moves bytes between a socket and a session, without parsing AMQP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leveret.server.listener import Listener
     from leveret.session.limits import Limits
 
-CLOSE_TIMEOUT = 5.0  # seconds for the peer to read what is left, once we close
+CLOSE_TIMEOUT = 5.0  # seconds for the peer to read the remaining output after a close
 
 
 class AmqpProtocol(asyncio.Protocol):

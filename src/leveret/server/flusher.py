@@ -17,11 +17,13 @@ from queue import Empty, SimpleQueue
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.server.requests import Requests
-from leveret.server.worker import Worker
 from leveret.store.batch import Batch
 from leveret.store.disk import NO_FILES_REASON, is_shortage, lacks_files
 from leveret.store.store import Store
 from leveret.store.writer import Writer
+
+Job = tuple[Callable[[], object], Callable[[object], None]]
+OnLoop = Callable[[Callable[[], None]], None]
 
 LAZY = 0.1  # seconds that settles alone may wait for other writes
 LOOK_EVERY = 0.25  # seconds between looks at the free space, and for requests
@@ -29,6 +31,40 @@ NO_ERA = 1 << 62
 DISK = "disk"
 FILES = "files"
 STORE = "store"
+
+
+class Worker:
+    """A thread that runs jobs one after the other. ``on_loop`` passes their results to the event loop."""
+
+    def __init__(self, name: str, on_loop: OnLoop) -> None:
+        self._on_loop = on_loop
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._is_abandoned = False
+        self.thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread after the jobs that wait."""
+        self._jobs.put(None)
+
+    def abandon(self) -> None:
+        """Its job hangs: run no further one when it ends."""
+        self._is_abandoned = True
+
+    def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        """``done`` gets the result on the loop, or the exception."""
+        self._jobs.put((job, done))
+
+    def _run(self) -> None:
+        while (work := self._jobs.get()) is not None and not self._is_abandoned:
+            job, done = work
+            try:
+                result = job()
+            except Exception as problem:  # noqa: BLE001 - it is passed to the caller
+                result = problem
+            self._on_loop(lambda done=done, result=result: done(result))  # type: ignore[misc]
 
 
 class Flusher:
@@ -53,7 +89,7 @@ class Flusher:
 
     def start(self) -> None:
         self._store.start(self)
-        self._broker.read_stream, self._broker.write_stream = self._reader.do, self._streams.do
+        self._broker.stream_workers.attach(self._reader, self._streams)
         self._writer.start()
         self._reader.start()
         self._streams.start()

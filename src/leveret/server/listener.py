@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -17,11 +16,9 @@ from leveret.server.logins import Logins
 from leveret.server.periodic_checks import PeriodicChecks
 from leveret.server.ports import Ports
 from leveret.server.stomp_protocol import StompProtocol
-from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.connection import Connection
 from leveret.session.limits import Limits
 
-Proxies = TrustedProxies | None
 BETWEEN_REFUSALS = 5.0  # seconds between two log lines about refused connections, however many there are
 
 
@@ -46,37 +43,16 @@ class Listener:
         self.admission = admission
         self._most = connection_max
         self._refusal_log = LogInterval(BETWEEN_REFUSALS)
-        self._ports = Ports(lambda: AmqpProtocol(self), lambda: checks.handshake_timeout, admission)
-        self._stomp_ports = Ports(lambda: StompProtocol(self), lambda: checks.handshake_timeout, admission)
+        self.amqp = Ports(lambda: AmqpProtocol(self), lambda: checks.handshake_timeout, admission)
+        self.stomp = Ports(lambda: StompProtocol(self), lambda: checks.handshake_timeout, admission)
         self._log = get_log("listener")
         self._all_closed = asyncio.Event()
-
-    async def listen(
-        self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None, proxies: Proxies = None
-    ) -> int:
-        """Bind every host at one port. Returns the port, which is a free one for 0."""
-        return await self._ports.listen(hosts, port, flag, context, proxies)
-
-    async def listen_for_stomp(
-        self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None, proxies: Proxies = None
-    ) -> int:
-        return await self._stomp_ports.listen(hosts, port, flag, context, proxies)
-
-    # ---- changes while it listens
 
     def set_limits(self, max_message_size: int, connection_max: int | None) -> None:
         """For new connections; open ones keep their limits."""
         unfinished = most_unfinished(max_message_size)
         self.limits = replace(self.limits, max_message_size=max_message_size, max_partial_bytes=unfinished)
         self._most = connection_max
-
-    async def renew(self, context: ssl.SSLContext) -> None:
-        """Use ``context`` for new connections; those that are open or in their handshake stay as they are."""
-        await self._ports.renew(context)
-
-    async def renew_stomp(self, context: ssl.SSLContext) -> None:
-        """The same for STOMP."""
-        await self._stomp_ports.renew(context)
 
     # ---- for the protocols
 
@@ -116,8 +92,8 @@ class Listener:
 
     async def stop(self, seconds: float) -> None:
         """Accept no more, close the connections with a reason, and abort those that are left when the time is up."""
-        self._ports.close()
-        self._stomp_ports.close()
+        self.amqp.close()
+        self.stomp.close()
         self._all_closed.clear()
         for protocol in list(self._checks.protocols):
             protocol.session.force_close("broker forced connection closure with reason 'shutdown'")

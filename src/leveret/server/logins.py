@@ -42,7 +42,7 @@ Done = Callable[[User | None], None]
 
 
 class LoginPeer(Protocol):
-    """The connection that a login came by."""
+    """The connection of a login."""
 
     @property
     def source(self) -> str:

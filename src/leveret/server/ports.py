@@ -11,7 +11,7 @@ from collections.abc import Callable
 from leveret.errors import ConfigError
 from leveret.server.acceptor import Acceptor, Admit
 from leveret.server.admission import Admission
-from leveret.server.trusted_proxies import TrustedProxies
+from leveret.server.proxy_header import TrustedProxies
 
 BACKLOG = 1024
 

@@ -11,7 +11,10 @@ https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Address, IPv6Address
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from leveret.logs import get_log
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 LINE = b"PROXY "
@@ -27,6 +30,8 @@ Address = tuple[str, int]
 Kind = type[IPv4Address] | type[IPv6Address]
 NAMED: dict[str, Kind] = {"TCP4": IPv4Address, "TCP6": IPv6Address}
 FAMILIES: dict[int, tuple[Kind, int]] = {TCP4: (IPv4Address, 4), TCP6: (IPv6Address, 16)}
+QUIET = 60.0  # seconds between two log lines about one address
+MOST_ADDRESSES = 1000  # that are remembered for it: beyond, nothing is logged
 
 
 class BadHeader(Exception):
@@ -62,7 +67,7 @@ def _missing_of_line(head: bytes) -> int:
 
 def client_of(head: bytes) -> Address | None:
     """The client's address in a complete header. None if it has none: the connection is the proxy's own, for instance a
-    health check, or the proxy does not know where it came from."""
+    health check, or the proxy has no client address."""
     return _client_of_line(head) if head.startswith(LINE) else _client_of_binary(head)
 
 
@@ -101,3 +106,28 @@ def _address(address: IPv4Address | IPv6Address, *ports: int | str) -> Address:
         raise ValueError
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return str(mapped or address), int(ports[0])
+
+
+class TrustedProxies:
+    """The proxies whose PROXY headers are trusted: addresses and networks of the settings."""
+
+    def __init__(self, networks: Iterable[str], now: Callable[[], float]) -> None:
+        self._networks: list[IPv4Network | IPv6Network] = [ip_network(each) for each in networks]
+        self._now = now
+        self._logged: dict[str, float] = {}  # when, the oldest first
+        self._log = get_log("proxies")
+
+    def __contains__(self, address: str) -> bool:
+        parsed = ip_address(address.partition("%")[0])
+        if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+            parsed = parsed.ipv4_mapped
+        return any(parsed in network for network in self._networks)
+
+    def report(self, address: str, reason: str, remedy: str) -> None:
+        """Log a refused connection, once a minute for each address."""
+        now = self._now()
+        while self._logged and now - next(iter(self._logged.values())) >= QUIET:
+            del self._logged[next(iter(self._logged))]
+        if address not in self._logged and len(self._logged) < MOST_ADDRESSES:
+            self._logged[address] = now
+            self._log.warning("connection refused", peer=address, reason=reason, remedy=remedy)

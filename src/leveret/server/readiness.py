@@ -77,7 +77,7 @@ def _address(given: str) -> str | None:
 
 
 def _watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
-    """None also when the watchdog is meant for another process, whose environment we inherited."""
+    """None also if the watchdog is for another process, whose environment was inherited."""
     given, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not given.isdecimal() or int(given) == 0 or (meant_for and meant_for != str(pid)):
         return None

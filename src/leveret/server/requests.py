@@ -59,7 +59,7 @@ class Requests:
             self._in_worker(self._find, self._looked)
 
     def stop(self) -> None:
-        """What is under way is given up; the reader comes to that before it ends."""
+        """Cancel the requests that are being served; the reader thread does that before it ends."""
         self._ends = True
         work = self._work
         if work is not None:

@@ -11,13 +11,14 @@ SHORTEST = 0.001  # loops count in milliseconds; asking for less would spin
 
 
 class Ticker:
+    """The EventLoop of a broker (broker/timers.py)."""
+
     def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker) -> None:
         self._loop = loop
         self._broker = broker
         self._scheduled = False
         self._timer: asyncio.TimerHandle | None = None
-        broker.wake = self.wake
-        broker.timers.rearm = self.rearm
+        broker.attach(self)
 
     def wake(self) -> None:
         if not self._scheduled:

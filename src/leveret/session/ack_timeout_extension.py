@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.errors import PreconditionFailed
-from leveret.queues.declared_queue import DeclaredQueue
 from leveret.store.log import GRANTED
 from leveret.wire.content import properties_of
 from leveret.wire.methods import BasicPublish
@@ -41,11 +40,9 @@ def _extend(channel: Channel, tag: int, timeout: int | None) -> None:
     holder = channel.unacked.holder_of(tag)
     if holder is None:
         raise refused(f"unknown delivery tag {tag}")
-    queue = holder.queue
-    if not isinstance(queue, DeclaredQueue) or queue.ack_timeouts is None or queue.ack_timeouts.seconds is None:
+    seconds = None if timeout is None else timeout / 1000
+    if not holder.queue.extend_ack_timeout(channel.unacked, tag, seconds):
         raise refused(f"the queue of delivery tag {tag} has no x-consumer-timeout: nothing to extend")
-    seconds = queue.ack_timeouts.seconds if timeout is None else timeout / 1000
-    queue.ack_timeouts.extend(channel.unacked, tag, seconds)
 
 
 def refused(why: str) -> PreconditionFailed:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from leveret.broker.getters import Getters
+from leveret.broker.caller import Getters
 from leveret.broker.interceptors import InterceptContext
 from leveret.delivery.confirms import Confirm, Confirms
 from leveret.delivery.consumer import UNLIMITED
@@ -23,7 +23,7 @@ from leveret.session import acknowledgements, consumers, declarations, pooled_co
 from leveret.session.pending_publishes import PendingPublishes
 from leveret.session.routes import Routes
 from leveret.session.settlement import Settlement
-from leveret.session.transactions import Transaction
+from leveret.session.transactions import PendingCommit, Transaction
 from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import BasicPublish, Method
 
@@ -38,6 +38,7 @@ Handler = Callable[[Any, Any], object]
 class Channel:
     __slots__ = (
         "caller",
+        "committing",
         "confirms",
         "connection",
         "consumers",
@@ -88,6 +89,7 @@ class Channel:
         self.shared_credit = UNLIMITED
         self.confirms: Confirms | None = None
         self.tx: Transaction | None = None
+        self.committing: PendingCommit | None = None  # the last commit that waits for queues that answer later
         self.unanswered: PendingPublishes | None = None
         self.last_queue: str | None = None
         self.published = 0
@@ -211,10 +213,15 @@ class Channel:
 
     def pending_publish(self, run: list[Message], mandatory: bool) -> PendingPublish:
         """For queues that answer later."""
+        if self.committing is not None:
+            return self.committing.publish(run, mandatory)
+        first, last = (0, 0) if self.confirms is None else self.confirms.reserve(len(run))
+        return PendingPublish(self.flow_control(), run, mandatory=mandatory, first=first, last=last)
+
+    def flow_control(self) -> PendingPublishes:
         if self.unanswered is None:
             self.unanswered = PendingPublishes(self)
-        first, last = (0, 0) if self.confirms is None else self.confirms.reserve(len(run))
-        return PendingPublish(self.unanswered, run, mandatory=mandatory, first=first, last=last)
+        return self.unanswered
 
     def reply_name(self) -> str:
         if self.reply is None:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leveret.broker.pools import Pool
+from leveret.broker.vhost import Pool
 from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
 from leveret.message import Message

@@ -4,7 +4,9 @@ A transaction keeps publishes (routed on arrival) and settlements until the comm
 then, so a rollback leaves the channel as if nothing had been acked. The expiration of a message counts from the commit:
 a message does not expire before it is in a queue.
 
-A commit is all or nothing: if a queue that can reject has no room for its part, nothing is committed.
+A commit is all or nothing: if a queue that can reject has no room for its part, nothing is committed. A queue that
+answers later (delivery/receipts.py) can still refuse its part, or be lost. So commit-ok waits for its receipts, and
+settlements are done only then; if one is refused, the channel is closed with 406, as in RabbitMQ.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirms
+from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Portion, Unacked, unknown_tag
-from leveret.errors import PreconditionFailed
+from leveret.errors import AmqpError, PreconditionFailed
 from leveret.message import Message
-from leveret.queues.admission import without_room
+from leveret.queues.limits import without_room
 from leveret.session.publishes import publish
+from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
@@ -61,6 +65,79 @@ class HeldPublish(NamedTuple):
         return self._replace(route=route, run=run)
 
 
+class PendingCommit:
+    """A commit with publishes to queues that answer later: their publisher (delivery.receipts.Publisher).
+
+    Commits of a channel are answered in their order: one that follows another waits for it as for a receipt.
+    """
+
+    __slots__ = ("_channel", "_done", "_follower", "_is_rejected", "_issued", "_unresolved")
+
+    def __init__(self, channel: Channel, done: Transaction, issued: int) -> None:
+        self._channel = channel
+        self._done = done
+        self._issued = issued  # the log's receipts before the commit
+        self._is_rejected = False
+        self._unresolved = 1  # publishes; one of them stands for ``seal``
+        self._follower: PendingCommit | None = None
+
+    @property
+    def settled(self) -> set[int]:
+        return self._done.settled
+
+    def publish(self, run: list[Message], mandatory: bool) -> PendingPublish:
+        self._unresolved += 1
+        return PendingPublish(self, run, mandatory=mandatory)
+
+    def follow(self, earlier: PendingCommit) -> None:
+        self._unresolved += 1
+        earlier._follower = self
+
+    def spend(self, credits: int) -> None:
+        self._channel.flow_control().spend(credits)
+
+    def refund(self, credits: int) -> None:
+        self._channel.flow_control().refund(credits)
+
+    def resolved(self, publish: PendingPublish) -> None:
+        self._channel.flow_control().resolved(publish)  # returns a mandatory message that no queue received
+        is_returned = publish.mandatory and not publish.is_received
+        self._is_rejected = self._is_rejected or (publish.is_rejected and not is_returned)
+        self._resolve()
+
+    def seal(self) -> None:
+        """Everything is published."""
+        self._resolve()
+
+    def _resolve(self) -> None:
+        self._unresolved -= 1
+        if self._unresolved:
+            return
+        channel = self._channel
+        if channel.committing is self:
+            channel.committing = None
+        if channel.step is ChannelStep.OPEN:
+            self._answer(channel)
+        if self._follower is not None:
+            self._follower._resolve()
+
+    def _answer(self, channel: Channel) -> None:
+        connection = channel.connection
+        try:
+            if self._is_rejected:
+                raise PreconditionFailed(
+                    "partial tx completion: a queue refused its part of the transaction, or was lost; nothing was "
+                    "acknowledged"
+                )
+            self._done.settle_all(channel.unacked)
+            broker = connection.broker
+            is_safe = broker.log.issued <= broker.last_granted
+            channel.answer(TxCommitOk(), broker.log.issued if is_safe else self._issued)
+        except AmqpError as error:
+            channel.fail(error, TxCommit.id)
+        connection.broker.wake()
+
+
 class Transaction:
     __slots__ = ("_connection", "_memory", "publishes", "settled", "settlements", "size")
 
@@ -93,6 +170,11 @@ class Transaction:
         self._hold(PER_SETTLEMENT + len(tags) * PER_TAG)
         self.settled.update(tags)
         self.settlements.append((tags, action))
+
+    def settle_all(self, unacked: Unacked) -> None:
+        """At the commit."""
+        for tags, action in self.settlements:
+            action(unacked.take_each(tags))
 
     def _hold(self, size: int) -> None:
         self._memory += size
@@ -132,19 +214,33 @@ def _commit(channel: Channel, method: TxCommit) -> None:
     done.end()
     log = channel.connection.broker.log
     issued = log.issued
+    pending, earlier = None, channel.committing
+    if earlier is not None or any(held.route.answers_later for held in publishes):
+        pending = channel.committing = PendingCommit(channel, done, issued)
+        if earlier is not None:
+            pending.follow(earlier)
     with log.group():
         for held in publishes:
             publish(channel, held.route, held.run, held.size, held.timed)
-        for tags, action in done.settlements:
-            action(channel.unacked.take_each(tags))
-    channel.tx = Transaction(channel.connection)
-    channel.answer(TxCommitOk(), issued)
+        if pending is None:
+            done.settle_all(channel.unacked)
+    _begin(channel)
+    if pending is None:
+        channel.answer(TxCommitOk(), issued)
+    else:
+        pending.seal()
 
 
 def _rollback(channel: Channel, method: TxRollback) -> None:
     _current(channel).end()
-    channel.tx = Transaction(channel.connection)
+    _begin(channel)
     channel.send(TxRollbackOk())
+
+
+def _begin(channel: Channel) -> None:
+    channel.tx = Transaction(channel.connection)
+    if channel.committing is not None:
+        channel.tx.settled.update(channel.committing.settled)  # these tags are outstanding until that commit is done
 
 
 def _current(channel: Channel) -> Transaction:

@@ -105,7 +105,6 @@ class Hold:
         self._owners = owners
         self._marks = 0
         self._is_busy = False
-        self._ends_with = 0  # the receipt of all that was moved
         self._mover = Mover(self, queue)
         queue.add_consumer(self._mover)
         queue.observers.append(self._move_on)
@@ -182,20 +181,4 @@ class Hold:
     def _emptied(self) -> None:
         self.state = State.ENDING
         self._owners.freed(self)
-        self._ends_with = self._broker.log.issued
-        if self._ends_with <= self._broker.last_granted:
-            self._owners.ended(self)
-        else:
-            self._broker.awaiting[self] = None
-
-    def granted(self, receipt: int) -> bool:
-        if receipt < self._ends_with:
-            return True
-        self._owners.ended(self)
-        return False
-
-    def granted_early(self, receipts: set[int]) -> None:
-        """Only the last receipt matters."""
-
-    def lost(self) -> None:
-        """The store is read-only: the row is not changed."""
+        self._broker.when_granted(lambda: self._owners.ended(self))  # on a read-only store the row is not changed

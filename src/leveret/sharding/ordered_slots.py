@@ -25,7 +25,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Destination
 from leveret.routing.modulus_hash import ModulusHashExchange
@@ -160,7 +160,7 @@ class OrderedSlots:
         if found is None and self._exchange.durable:
             found = vhost.internal.open(name, QueueOptions(), vhost.queue_context)
         elif found is None:
-            found = ClassicQueue(vhost.next_id(), name, vhost.name, QueueOptions(), vhost.queue_context)
+            found = ClassicQueue(Declaration(vhost.next_id(), name, vhost.name, QueueOptions()), vhost.queue_context)
             vhost.internal.queues[name] = found
         return found
 

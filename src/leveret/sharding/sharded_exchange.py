@@ -7,13 +7,13 @@ and their slots move.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
-from leveret.broker.pools import Follower
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import Follower, Vhost
 from leveret.errors import AmqpError, NotFound
 from leveret.logs import get_log
 from leveret.queues.declared_queue import DeclaredQueue
@@ -22,13 +22,110 @@ from leveret.routing.bindings import Binding, Destination
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.modulus_hash import ModulusHashExchange
-from leveret.sharding.consumer_assignment import ConsumerAssignment
-from leveret.sharding.membership import Membership
 from leveret.sharding.ordered_slots import OrderedSlots
-from leveret.sharding.shard_names import shard_name
 
 LEAST_WEIGHT = "1"
 Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopped, but may have messages to move
+
+
+class ConsumerAssignment:
+    """Which shards each consumer of a pool consumes from.
+
+    A consumer has one shard of its node, so that all shards have the same number of consumers, plus or minus one; and
+    all draining shards, since held messages wait for them to be empty. Consumers with ``x-shard-all`` have all shards.
+    """
+
+    def __init__(self) -> None:
+        self._everything: dict[Follower, None] = {}
+        self._own: dict[Follower, DeclaredQueue | None] = {}
+
+    def enter(self, follower: Follower, everything: bool) -> None:
+        if everything:
+            self._everything[follower] = None
+        else:
+            self._own[follower] = None
+
+    def leave(self, follower: Follower) -> None:
+        self._everything.pop(follower, None)
+        self._own.pop(follower, None)
+
+    def share(
+        self,
+        shards: Sequence[DeclaredQueue],
+        local: Sequence[DeclaredQueue],
+        draining: Sequence[DeclaredQueue],
+        only: Follower | None,
+    ) -> None:
+        """Assign the shards of all consumers, or of a new one."""
+        self._assign(local, may_move=only is None)
+        for follower in [*self._everything]:
+            if only in (None, follower):
+                follower.follow([*shards, *draining])
+        for follower, own in [*self._own.items()]:
+            if only in (None, follower):
+                follower.follow([*([] if own is None else [own]), *draining])
+
+    def _assign(self, local: Sequence[DeclaredQueue], may_move: bool) -> None:
+        if not local:
+            return
+        counts: Counter[DeclaredQueue] = Counter(dict.fromkeys(local, 0))
+        for follower, own in self._own.items():
+            if own is not None and own in counts:
+                counts[own] += 1
+            else:
+                self._own[follower] = None
+        for follower, own in self._own.items():
+            if own is None:
+                fewest = min(local, key=lambda queue: (counts[queue], len(queue.consumers)))
+                self._own[follower] = fewest
+                counts[fewest] += 1
+        if may_move:
+            self._even_out(local, counts)
+
+    def _even_out(self, local: Sequence[DeclaredQueue], counts: Counter[DeclaredQueue]) -> None:
+        for follower, own in [*self._own.items()]:
+            fewest = min(local, key=lambda queue: counts[queue])
+            if own is not None and counts[own] - counts[fewest] > 1:
+                counts[own] -= 1
+                counts[fewest] += 1
+                self._own[follower] = fewest
+
+
+class Membership:
+    """The nodes of the cluster by name. Shards are declared for each of them, all as queues of this process.
+
+    It starts with the node itself, which cannot leave. ``on_change`` is called after each change."""
+
+    def __init__(self, own: str, on_change: Callable[[], None]) -> None:
+        self.own = own
+        self._names: dict[str, None] = {own: None}
+        self._on_change = on_change
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """In the order in which they joined."""
+        return tuple(self._names)
+
+    def join(self, name: str) -> None:
+        """Joining twice has no effect."""
+        if not name:
+            raise ValueError("a node without a name cannot join: give it one")
+        if name not in self._names:
+            self._names[name] = None
+            self._on_change()
+
+    def leave(self, name: str) -> None:
+        """Leaving twice has no effect."""
+        if name == self.own:
+            raise ValueError(f"node '{name}' cannot leave itself: stop it instead")
+        if name in self._names:
+            del self._names[name]
+            self._on_change()
+
+
+def shard_name(exchange: str, node: str, index: int) -> str:
+    """As in RabbitMQ's sharding plugin."""
+    return f"sharding: {exchange} - {node} - {index}"
 
 
 class Plan(NamedTuple):
@@ -53,7 +150,7 @@ class Plan(NamedTuple):
 
 
 class ShardedExchange:
-    """The pool of its shards (broker/pools.py)."""
+    """The pool of its shards (broker/vhost.py)."""
 
     def __init__(
         self, broker: Broker, vhost: Vhost, exchange: Exchange, membership: Membership, unfinished: Unfinished

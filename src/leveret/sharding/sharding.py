@@ -11,10 +11,9 @@ from collections.abc import Collection, Mapping
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.logs import get_log
-from leveret.sharding.membership import Membership
 from leveret.sharding.ordered_slots import COMPONENT, finish_left
 from leveret.sharding.pseudo_queues import PseudoQueues
-from leveret.sharding.sharded_exchange import Plan, ShardedExchange, Unfinished
+from leveret.sharding.sharded_exchange import Membership, Plan, ShardedExchange, Unfinished
 
 
 class Sharding:

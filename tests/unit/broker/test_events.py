@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from leveret.broker.events import Events
+from leveret.broker.alarms import Events
 from leveret.wire.methods import ConnectionBlocked, ConnectionUnblocked, QueuePurge
 from tests.support.peer_pair import Client, Harness
 

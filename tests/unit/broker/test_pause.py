@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.pause import pause, resume
 from leveret.wire.methods import BasicAck
 from tests.support.broker_harness import BrokerHarness
 from tests.support.peer_pair import Harness
@@ -19,14 +18,14 @@ def test_a_paused_queue_takes_and_gives_nothing_until_it_is_resumed(arguments: d
     client.consume("q")
     client.publish("q", b"before")
     assert client.bodies() == [b"before"]
-    pause(harness.vhost, harness.queue("q"))
+    harness.vhost.pause_queue(harness.queue("q"))
     client.publish("q", b"1", b"2")
     assert client.bodies() == []
     assert client.get("q") is None
     assert client.count("q") == 2
     client.send(BasicAck(1))
     assert harness.queue("q").unacked == 0
-    resume(harness.vhost, harness.queue("q"))
+    harness.vhost.resume_queue(harness.queue("q"))
     harness.turn()
     assert client.bodies() == [b"1", b"2"]
 
@@ -44,13 +43,13 @@ def test_a_restart_changes_nothing() -> None:
     harness.begin()
     harness.make("q", "r")
     harness.post("q", b"waits")
-    pause(harness.broker.vhost("/"), harness.queue("q"))
-    pause(harness.broker.vhost("/"), harness.queue("r"))
-    resume(harness.broker.vhost("/"), harness.queue("r"))
+    harness.broker.vhost("/").pause_queue(harness.queue("q"))
+    harness.broker.vhost("/").pause_queue(harness.queue("r"))
+    harness.broker.vhost("/").resume_queue(harness.queue("r"))
     again = reborn(harness)
     assert (again.queue("q").consumers.paused, again.queue("r").consumers.paused) == (True, False)
     assert again.take("q") == []
-    resume(again.broker.vhost("/"), again.queue("q"))
+    again.broker.vhost("/").resume_queue(again.queue("q"))
     again.rest()
     last = reborn(again)
     last.rest()
@@ -61,7 +60,7 @@ def test_a_deleted_queue_is_not_remembered_as_paused() -> None:
     harness = BrokerHarness()
     harness.begin()
     harness.make("q")
-    pause(harness.broker.vhost("/"), harness.queue("q"))
+    harness.broker.vhost("/").pause_queue(harness.queue("q"))
     harness.drop("q")
     harness.make("q")
     assert not reborn(harness).queue("q").consumers.paused

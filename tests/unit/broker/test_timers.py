@@ -6,6 +6,7 @@ import pytest
 
 from leveret.broker.timers import SWEEP_FROM, Timers
 from leveret.clock import FrozenClock
+from tests.support.spies import SpyLoop
 
 
 class Fixture:
@@ -89,7 +90,7 @@ def test_nothing_is_due_when_nothing_was_asked_for(time: Fixture) -> None:
 
 def test_whoever_keeps_the_real_timer_hears_of_an_earlier_moment_only(time: Fixture) -> None:
     rearmed: list[float] = []
-    time.timers.rearm = lambda: rearmed.append(time.timers.next_due() - time.start)
+    time.timers.attach(SpyLoop(lambda: rearmed.append(time.timers.next_due() - time.start)))
     for seconds in (5, 9, 2):
         time.at(seconds, "x")
     assert rearmed == [5, 2]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.types import PREDECLARED
 from tests.support.peer_pair import Harness
 
 

@@ -12,6 +12,7 @@ from leveret.clock import FrozenClock
 from leveret.errors import StoreError
 from leveret.http.durability import wait_until_durable
 from leveret.store.memory_log import MemoryLog
+from tests.support.spies import SpyLoop
 
 
 def broker_with(issued: int) -> Broker:
@@ -33,11 +34,11 @@ def test_nothing_written_is_nothing_to_wait_for() -> None:
 def test_the_answer_comes_with_the_grant_of_all_that_was_written() -> None:
     async def live() -> None:
         broker = broker_with(5)
-        woken: list[int] = []
-        broker.wake = lambda: woken.append(1)
+        loop = SpyLoop()
+        broker.attach(loop)
         waiting = asyncio.ensure_future(wait_until_durable(broker))
         assert await is_waiting(waiting)
-        assert woken
+        assert loop.wakes
         broker.granted(4)
         assert await is_waiting(waiting)
         broker.granted(5)

@@ -176,10 +176,11 @@ def test_a_full_queue_with_dead_letters_sends_them_there(harness: Harness, publi
     assert (drained(harness, "q"), drained(harness, "dead")) == ([b"1", b"2"], [b"3"])
 
 
-def test_a_queue_that_answers_later_gets_its_messages(harness: Harness, publish: Publish) -> None:
+def test_a_queue_that_answers_later_gets_its_messages(harness: Harness) -> None:
+    """Those of a commit, which waits for them: test_remote_queues.py."""
     harness.vhost.declare_queue("q", durable=True)
     log = make_remote(harness.vhost, "q")
-    publish(harness, rows(address(), b"1", b"2"))
+    directly(harness, rows(address(), b"1", b"2"))
     log.let_in()
     harness.turn()
     assert drained(harness, "q") == [b"1", b"2"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from leveret.backlog import lease_builder, pager
-from leveret.broker.pause import pause, resume
 from leveret.errors import PreconditionFailed
 from leveret.http.errors import Gone
 from leveret.wire.methods import BasicCancel, QueueDelete, QueuePurge
@@ -98,10 +97,10 @@ def test_a_queue_with_a_single_active_consumer_is_refused_while_there_is_one(har
 
 def test_a_paused_queue_gives_nothing(harness: StoredHarness) -> None:
     filled(harness)
-    pause(harness.vhost, harness.queue("q"))
+    harness.vhost.pause_queue(harness.queue("q"))
     reader = LeaseReader(harness)
     assert reader.take() == 0
-    resume(harness.vhost, harness.queue("q"))
+    harness.vhost.resume_queue(harness.queue("q"))
     assert reader.take() == 1
 
 

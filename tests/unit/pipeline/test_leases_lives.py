@@ -7,7 +7,6 @@ import pytest
 from leveret.backlog import lease_builder, lease_release, pager
 from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.lease_rows import Committed, pack_committed, pack_lease
-from leveret.broker.pause import pause, resume
 from tests.support.lease_reader import (
     TEN,
     LeaseReader,
@@ -76,10 +75,10 @@ def test_a_lease_that_still_lies_on_disk_after_a_restart_is_released_there() -> 
     client.get("q")
     LeaseReader(harness).take(most=400)
     harness = harness.stopped().again()
-    pause(harness.vhost, harness.queue("q"))
+    harness.vhost.pause_queue(harness.queue("q"))
     assert LeaseReader(harness).release() == 400
     assert [sequence for sequence, _, _ in harness.queue("q").lane.returned] == [1]
-    resume(harness.vhost, harness.queue("q"))
+    harness.vhost.resume_queue(harness.queue("q"))
     found = taken(harness)
     assert [body for body, _ in found] == [b"%03d" % number for number in range(500)]
     assert [again for _, again in found] == [True] * 401 + [False] * 99
@@ -112,9 +111,9 @@ def test_a_backlog_on_disk_is_leased_without_being_read() -> None:
     filled(harness, *[b"%03d" % number for number in range(500)])
     harness = harness.stopped().again()
     harness.is_slow = True
-    pause(harness.vhost, harness.queue("q"))
+    harness.vhost.pause_queue(harness.queue("q"))
     harness.store.jobs.clear()
-    resume(harness.vhost, harness.queue("q"))
+    harness.vhost.resume_queue(harness.queue("q"))
     taking = lease_builder.LeaseBuilder(harness.queue("q"), 300, 1 << 40)
     assert taking.step() is lease_builder.Next.FULL
     assert taking.runs == [(0, 1, 300, False)]

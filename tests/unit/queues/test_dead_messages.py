@@ -10,8 +10,7 @@ import pytest
 
 from leveret.errors import PreconditionFailed
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import DeadMessage
-from leveret.queues.options import QueueOptions
+from leveret.queues.options import DeadMessage, QueueOptions
 from leveret.wire.content import body_of
 from tests.support.peer_pair import Client, Harness
 from tests.support.spies import QueueHarness, SpyConsumer, message, messages, ready

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.errors import PreconditionFailed
-from leveret.queues.options import QueueOptions
-from leveret.queues.retry_plan import LONGEST, RetryPlan
+from leveret.queues.options import LONGEST, QueueOptions, RetryPlan
 
 
 def delays(arguments: dict[str, object], tries: int, chance: float = 0.0) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues import selection, selection_view, selector_masks
+from leveret.queues import selection, selection_order, selection_view
 from leveret.queues.classic import BURST
 from leveret.wire.content import properties_of
 from tests.support.selector_consumers import consumer_of, die, given, message
@@ -288,7 +288,7 @@ def test_selectors_that_nobody_has_are_forgotten_in_time(harness: QueueHarness) 
     for number in range(30):
         queue.remove_consumer(consumer_of(queue, selector=f"n = {number}"))
     assert queue.selection is not None
-    assert len(queue.selection._sieve) <= selector_masks.MOST_IDLE + 1
+    assert len(queue.selection._sieve) <= selection_order.MOST_IDLE + 1
 
 
 def test_looking_counts_as_work_so_that_other_queues_have_their_turn(harness: QueueHarness, reads: list[bytes]) -> None:

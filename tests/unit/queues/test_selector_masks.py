@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.selector import compile_selector
-from leveret.queues.selector_masks import EVERYTHING, MOST_STEPS, SelectorMasks
+from leveret.queues.selection_order import EVERYTHING, MOST_STEPS, SelectorMasks
 
 FIELDS = {"text": "a" * 4_000, "number": 3}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.delivery.single_active import SingleActive
+from leveret.delivery.consumer_ring import SingleActive
 from leveret.errors import AccessRefused
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.methods import BasicCancel, BasicConsume, ChannelClose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.queues.stream_progress import Progress
+from leveret.queues.stream_reader import Progress
 
 
 def test_nothing_is_open_before_anything_was_given() -> None:

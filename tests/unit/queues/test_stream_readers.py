@@ -9,7 +9,7 @@ import pytest
 
 from leveret.delivery.selector import compile_selector
 from leveret.errors import AccessRefused
-from leveret.queues import stream_readers, stream_recent
+from leveret.queues import stream_readers
 from leveret.queues.stream import StreamQueue
 from tests.support.spies import SpyConsumer, message
 from tests.support.stream_harness import StreamHarness, numbered, offsets, valued
@@ -197,7 +197,7 @@ def test_an_exclusive_reader_is_alone(harness: StreamHarness) -> None:
 
 
 def test_what_retention_took_is_left_out(harness: StreamHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_recent, "MOST_BYTES", 3000)
+    monkeypatch.setattr(stream_readers, "MOST_BYTES", 3000)
     stream = harness.stream(stream_max_segment_size_bytes=4096, max_length_bytes=12_000)
     reader = read(harness, stream, 5, offset="first")
     for number in range(60):
@@ -317,7 +317,7 @@ def test_nothing_is_read_for_a_consumer_without_room(harness: StreamHarness) -> 
 def test_a_slow_reader_holds_only_what_was_read_for_it_once(
     harness: StreamHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_recent, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(stream_readers, "MOST_BYTES", 10_000)
     stream = harness.stream()
     slow = harness.reader(stream, 1, tag="slow")
     for number in range(300):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues import stream_recent
-from leveret.queues.stream_recent import Recent
+from leveret.queues import stream_readers
+from leveret.queues.stream_readers import Recent
 from leveret.store.stream_files import StreamRun
 from tests.support.spies import messages, size_of
 
@@ -43,7 +43,7 @@ def test_about_as_many_as_asked_for_and_at_least_one() -> None:
 
 
 def test_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_recent, "MOST_BYTES", 5000)
+    monkeypatch.setattr(stream_readers, "MOST_BYTES", 5000)
     recent = Recent()
     for number in range(3000):
         add(recent, run(2 * number, b"x" * 400, b"y" * 400))
@@ -52,13 +52,13 @@ def test_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recent.covers(5990)
     assert not recent.covers(5989)
     assert firsts(recent.since(5991, 100)) == [5990, 5992, 5994, 5996, 5998]
-    assert len(recent._runs) < 2 * stream_recent.SWEEP_FROM
+    assert len(recent._runs) < 2 * stream_readers.SWEEP_FROM
     recent.clear()
     assert (recent.bytes, recent.number, recent.covers(6000)) == (0, 0, False)
 
 
 def test_what_is_larger_than_all_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_recent, "MOST_BYTES", 100)
+    monkeypatch.setattr(stream_readers, "MOST_BYTES", 100)
     recent = Recent()
     add(recent, run(0, b"x" * 1000))
     assert (recent.bytes, recent.number, recent.covers(0)) == (0, 0, False)

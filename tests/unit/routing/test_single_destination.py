@@ -13,9 +13,8 @@ from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.exchange import Exchange
 from leveret.routing.modulus_hash import ModulusHashExchange
-from leveret.routing.random_exchange import LocalRandomExchange, RandomExchange
+from leveret.routing.random_exchange import LocalRandomExchange, RandomExchange, SeededRandom
 from leveret.routing.router import route
-from leveret.routing.seeded_random import SeededRandom
 from leveret.routing.types import ExchangeTypes
 
 KEYS = [f"key-{number}" for number in range(300)]

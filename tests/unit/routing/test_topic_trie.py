@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from leveret.routing import topic_trie
+from leveret.routing import topic as topic_trie
 from leveret.routing.bindings import Destination
 from leveret.routing.bounds import RoutingWork
-from leveret.routing.topic_trie import TopicTrie, pattern_words
+from leveret.routing.topic import TopicTrie, pattern_words
 
 Q1, Q2 = Destination("queue", "q1"), Destination("queue", "q2")
 

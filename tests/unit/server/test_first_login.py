@@ -7,7 +7,7 @@ import pytest
 from leveret.auth.passwords import verify_password
 from leveret.bootstrap import Bootstrap, BootstrapUser
 from leveret.config import Settings
-from leveret.server.first_login import generate_login, opens_to_a_network
+from leveret.server.initial_definitions import generate_login, opens_to_a_network
 
 
 @pytest.mark.parametrize("hosts", [("127.0.0.1",), ("::1",), ("localhost",), ("LocalHost", "127.9.9.9"), ("::1%lo",)])

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from leveret.server.worker import Worker
+from leveret.server.flusher import Worker
 
 SECONDS = 5
 

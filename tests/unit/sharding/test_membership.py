@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.sharding.membership import Membership
+from leveret.sharding.sharded_exchange import Membership
 
 
 @pytest.mark.feature("S2-11")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from leveret.api.views.message import plain
 from leveret.auth.mechanisms import certificate_name
 from leveret.delivery.consumer import UNLIMITED, Consumer
-from leveret.delivery.single_active import SingleActive
+from leveret.delivery.consumer_ring import SingleActive
 from leveret.errors import AmqpError
 from leveret.logs import without_secrets
 from leveret.queues.declared_queue import DeclaredQueue

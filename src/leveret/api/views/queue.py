@@ -22,9 +22,9 @@ from leveret.backlog.lane import Lane
 from leveret.broker.policy import Policy
 from leveret.broker.policy_keys import ARGUMENTS, KEYS
 from leveret.broker.policy_merge import effective_arguments, merged
-from leveret.broker.queue_jobs import readable_properties
+from leveret.broker.publish_rules import readable_properties
 from leveret.broker.vhost import Vhost
-from leveret.delivery.single_active import SingleActive
+from leveret.delivery.consumer_ring import SingleActive
 from leveret.http.rows import Field, Row, RowCache, RowDescription
 from leveret.message import Message
 from leveret.queues.declared_queue import DeclaredQueue

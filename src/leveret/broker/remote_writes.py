@@ -1,0 +1,118 @@
+"""Writes of the broker itself to queues that answer later (delivery/receipts.py): dead letters, scheduled messages and
+committed stages.
+
+A client whose message is refused gets a nack and publishes it again. Here no client does that: the broker keeps the
+original until every such queue has its copy, and repeats a write that was refused or lost. When all have it, the queues
+of this broker get theirs in the group of the log that removes the original. So after a crash a message is still in its
+old place, or in its new ones; a queue that answers later may then get it twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import Route
+from leveret.delivery.receipts import PendingPublish, Unattended
+from leveret.errors import LeveretError
+from leveret.logs import get_log
+from leveret.message import Message
+from leveret.queues.queue import Queue
+
+if TYPE_CHECKING:
+    from leveret.broker.vhost import Vhost
+
+RETRY_AFTER = 1.0  # seconds; doubled by each further failure
+LONGEST_RETRY = 60.0
+
+
+class RoutedRun(NamedTuple):
+    """Messages, all persistent or all transient, with the queues that they go to."""
+
+    route: Route
+    messages: list[Message]
+    size: int
+    timed: bool
+
+    def local(self) -> Route:
+        """The queues of this broker."""
+        if not self.route.answers_later:
+            return self.route
+        return Route([queue for queue in self.route.queues if queue.remote_log is None])
+
+
+class RemoteWrite(Unattended):
+    """One write to one queue, repeated until its log grants it or the queue is deleted. Then ``done`` is called."""
+
+    def __init__(self, vhost: Vhost, queue: Queue, run: RoutedRun | None, done: Callable[[], None]) -> None:
+        self._vhost = vhost
+        self._name = queue.name
+        self._run = run  # None: everything that was settled in the queue
+        self._done = done
+        self._pause = RETRY_AFTER
+
+    def start(self) -> None:
+        queue = next(iter(self._vhost.live_queues([self._name])), None)  # deleted and declared again, it is another
+        if queue is None:
+            self._done()
+            return
+        pending = PendingPublish(self, [] if self._run is None else self._run.messages)
+        try:
+            self._write(queue, pending)
+        except LeveretError as problem:  # for example, the store is read-only
+            get_log("broker").warning("write to a queue failed", queue=self._name, reason=str(problem))
+            pending.is_rejected = True
+        pending.resolve(True)
+
+    def _write(self, queue: Queue, pending: PendingPublish) -> None:
+        if self._run is not None:
+            _, messages, size, timed = self._run
+            log = self._vhost.queue_context.log
+            deliver(Route([queue]), log, messages, size, timed, origin=Origin.PROMISED, pending=pending)
+        elif queue.remote_log is not None:
+            queue.remote_log.sync(pending)
+
+    def resolved(self, publish: PendingPublish) -> None:
+        if not publish.is_rejected:
+            self._done()
+            return
+        context = self._vhost.queue_context
+        context.schedule(context.now() + self._pause, self.start)
+        self._pause = min(self._pause * 2, LONGEST_RETRY)
+
+
+def write_remotely(vhost: Vhost, runs: Sequence[RoutedRun], done: Callable[[], None]) -> None:
+    """Pass the runs to those of their queues that answer later; ``done`` is called when all of them have theirs."""
+    left = 0
+
+    def written() -> None:
+        nonlocal left
+        left -= 1
+        if left:
+            return
+        try:
+            done()
+        except LeveretError as problem:  # the store is read-only: after a restart the original is still there
+            get_log("broker").warning("message cannot be removed from its old queue", reason=str(problem))
+        vhost.wake()
+
+    writes = [
+        RemoteWrite(vhost, queue, run, written)
+        for run in runs
+        for queue in run.route.queues
+        if queue.remote_log is not None
+    ]
+    left = len(writes)
+    for write in writes:
+        write.start()
+
+
+def when_settled(vhost: Vhost, queue: Queue, done: Callable[[], None]) -> None:
+    """Call ``done`` when the log of a queue that answers later has granted what was settled in the queue so far."""
+
+    def settled() -> None:
+        done()
+        vhost.wake()
+
+    RemoteWrite(vhost, queue, None, settled).start()
