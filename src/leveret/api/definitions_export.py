@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain
 
 from leveret.api.context import ApiContext
-from leveret.api.permissions import rule_row, topic_row
+from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
 from leveret.api.policies import policy_row
 from leveret.api.views.parameter import parameters_of
 from leveret.api.views.user import keep_pending_hash, user_row
@@ -42,8 +42,8 @@ async def exported(context: ApiContext) -> Row:
         "product_version": VERSION,
         "users": await viewed(broker.users.list(), user_row),
         "vhosts": await viewed(vhosts, _vhost_row),
-        "permissions": await viewed(broker.permissions.list(), rule_row),
-        "topic_permissions": await viewed(broker.permissions.list_topic(), topic_row),
+        "permissions": await viewed(broker.permissions.list(), RULE_ROWS.row),
+        "topic_permissions": await viewed(broker.permissions.list_topic(), TOPIC_RULE_ROWS.row),
         "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.all().items()],
         **await _contents(broker, vhosts),
     }

@@ -1,10 +1,9 @@
 """Descriptions of the rows of a list: one field per column, from which lists are sorted, paged, cached and documented.
 
-A resource with few objects is described by a function that makes a whole row. A resource with many objects, such as
-queues, has a RowDescription: a column can then be read without the rest of the row, to sort ten thousand objects or to
-return two columns of each. Its rows can also be cached: clients that refresh a list every few seconds mostly get the
-same rows again. A cached row is valid while the ``depends_on`` values of all fields are unchanged; volatile fields,
-such as the age of a message, are read for each response.
+A column can be read without the rest of the row, to sort ten thousand objects or to return two columns of each. For
+resources with few objects one field has all columns. Rows can be cached: clients that refresh a list every few seconds
+mostly get the same rows again. A cached row is valid while the ``depends_on`` values of all fields are unchanged;
+volatile fields, such as the age of a message, are read for each response.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ class Field(Generic[T]):
 class RowDescription(Generic[T]):
     """The fields of one kind of object; ``exists``: False for an object that was deleted while the list is made."""
 
-    def __init__(self, fields: Sequence[Field[T]], exists: Callable[[T], bool]) -> None:
+    def __init__(self, fields: Sequence[Field[T]], exists: Callable[[T], bool] = lambda thing: True) -> None:
         self.fields = fields
         self.exists = exists
         self._of_column = {column: field for field in fields for column in field.columns}
         self._volatile = [field for field in fields if field.volatile is not None]
-        self._depends_on = [*{field.depends_on: None for field in fields if field.depends_on is not None}]
+        self.depends_on = [*{field.depends_on: None for field in fields if field.depends_on is not None}]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -97,9 +96,27 @@ class RowDescription(Generic[T]):
         row = {field.columns[0]: field.read(thing) for field in self._volatile}
         return stable + b"," + encoded(row)[1:]
 
-    def state(self, thing: T) -> list[object]:
-        """Two equal states mean two equal rows, but for volatile fields."""
-        return [depends_on(thing) for depends_on in self._depends_on]
+
+class WholeRows(RowDescription[T]):
+    """For few objects: a row is always read as a whole. ``columns`` only documents them, and may be incomplete."""
+
+    def __init__(self, columns: Sequence[str], read: Callable[[T], Row]) -> None:
+        super().__init__([Field((column,), self.reader_of(column)) for column in columns])
+        self._read = read
+
+    def only(self, columns: Collection[str]) -> RowDescription[T]:
+        return self
+
+    def row(self, thing: T) -> Row:
+        return self._read(thing)
+
+    def reader_of(self, column: str) -> Callable[[T], Any]:
+        return lambda thing: self._read(thing).get(column)
+
+
+def made_rows(*columns: str) -> WholeRows[Row]:
+    """For objects that are rows already."""
+    return WholeRows(columns, lambda row: row)
 
 
 class RowCache(Generic[K]):
@@ -117,7 +134,7 @@ class RowCache(Generic[K]):
         self._discarding = asyncio.get_running_loop().call_later(FORGET_SECONDS, self._discard)
 
     def encoded(self, key: K, description: RowDescription[T], thing: T) -> bytes:
-        state = description.state(thing)
+        state = [depends_on(thing) for depends_on in description.depends_on]
         known = self._rows.get(key)
         if known is None or known[0] != state:
             is_volatile = description.is_volatile(thing)
