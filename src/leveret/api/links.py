@@ -22,12 +22,14 @@ PATHS = (
     *(LINKS, f"{LINKS}/state/{{state}}", f"{LINKS}/{{vhost}}", f"{LINKS}/{{vhost}}/state/{{state}}"),
 )
 
+LINK_ROWS = made_rows("name", "vhost")
+
 
 def routes(context: ApiContext) -> list[Route]:
     async def no_rows(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
         if "vhost" in request.path_params:
             seen_vhost(request)
-        return await list_response(context, request, [], made_rows("name", "vhost"))
+        return await list_response(context, request, [], LINK_ROWS)
 
     return [Route(path, no_rows) for path in PATHS]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from leveret.cli.amqp_address import AMQP, AmqpAddress, amqp_address
-from leveret.cli.api_client import Api, Misuse, Refusal
+from leveret.cli.amqp_address import AMQP, amqp_address
+from leveret.cli.api_client import Address, Api, Misuse, Refusal
 from leveret.cli.broker_options import VHOST, at_broker, single_command, vhost_in
 from leveret.cli.event_loop import loop_factory
 from leveret.cli.output import print_line
@@ -122,7 +122,7 @@ def _is_usable(api: Api, vhost: str, queue: str) -> bool:
 
 async def _run(
     api: Api,
-    address: AmqpAddress,
+    address: Address,
     vhost: str,
     load: Load,
     queue: str | None,

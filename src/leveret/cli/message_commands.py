@@ -27,7 +27,7 @@ from leveret.cli.broker_options import (
 )
 from leveret.cli.name_completion import names_of
 from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import Column, count, name, numbered, print_table
+from leveret.cli.tables import Column, columns, count, name, numbered, print_table
 
 publish_app, get_app, browse_app = single_command(), single_command(), single_command()
 
@@ -36,8 +36,7 @@ RAW = typer.Option(False, "--raw", help="Print only the bodies, unchanged, each 
 TRANSIENT, PERSISTENT = 1, 2
 COLUMNS = (
     Column("exchange", "exchange", name),
-    Column("routing key", "routing_key"),
-    Column("redelivered", "redelivered"),
+    *columns("routing_key", "redelivered"),
     Column("bytes", "payload_bytes", count),
     Column("headers", "properties.headers"),
     Column("body", "payload"),

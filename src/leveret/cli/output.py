@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import typer
 
-from leveret.cli.api_client import Answer
-from leveret.cli.tables import Column, cut, print_table
+from leveret.cli.api_client import Answer, Row
+from leveret.cli.tables import Column, cut, print_facts, print_table
 
+Details = Callable[[Row], Iterable[tuple[Sequence[Column], list[Row] | None]]]
 LONGEST = 24  # characters of the label of a progress bar
 
 
@@ -20,12 +21,24 @@ def print_json(answer: Answer) -> None:
     typer.echo(answer.body.rstrip(b"\n"))
 
 
-def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool) -> None:
-    """Print a table, or the JSON of the response; ``empty``: the text if there are no rows."""
+def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool, key: str | None = None) -> None:
+    """Print a table, or the JSON of the response. ``empty``: the text if there are no rows; ``key``: where they are."""
     if as_json:
         print_json(answer)
     else:
-        print_table(columns, answer.rows, empty)
+        print_table(columns, answer.rows if key is None else answer.value[key], empty)
+
+
+def print_object(answer: Answer, columns: Sequence[Column], as_json: bool, details: Details = lambda row: ()) -> None:
+    """Print one object as facts and the tables of its ``details``, or the JSON of the response."""
+    if as_json:
+        print_json(answer)
+        return
+    print_facts(columns, answer.value)
+    for heads, rows in details(answer.value):
+        if rows:
+            print_line("")
+            print_table(heads, rows, "")
 
 
 def print_line(line: str) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import typer
 
 from leveret.cli.api_client import Api
-from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
+from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, vhost_in
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import UNKNOWN, Column, count, duration, print_facts, print_table, rate, size
+from leveret.cli.object_commands import list_command
+from leveret.cli.output import print_object
+from leveret.cli.tables import UNKNOWN, Column, columns, count, duration, rate, size
 
 app = group("List and show streams, super streams and sharded queues.")
 
@@ -20,9 +21,7 @@ def share(value: Any) -> str:
 
 
 COLUMNS = (
-    Column("vhost", "vhost"),
-    Column("name", "name"),
-    Column("kind", "kind"),
+    *columns("vhost", "name", "kind"),
     Column("partitions", "partitions", count),
     Column("messages", "messages", count),
     Column("size", "bytes", size),
@@ -64,15 +63,14 @@ READERS = (
 )
 
 
-@app.command("list")
-@at_broker
-def list_streams(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List streams, super streams and sharded queues."""
-    answer = api.get(*listed_at(api, "streams", vhost), query={"sort": "name"})
-    if as_json:
-        print_json(answer)
-    else:
-        print_table(COLUMNS, answer.rows, "No streams. To create one: leveret queues create NAME --type stream")
+list_command(
+    app,
+    "streams",
+    COLUMNS,
+    help="List streams, super streams and sharded queues.",
+    empty="No streams. To create one: leveret queues create NAME --type stream",
+    query={"sort": "name"},
+)
 
 
 @app.command("show")
@@ -87,12 +85,9 @@ def show_stream(
 ) -> None:
     """Show the offsets, retention, partitions and readers of a stream."""
     answer = api.get("streams", vhost_in(api, vhost), name)
-    if as_json:
-        print_json(answer)
-        return
-    stream = answer.value
-    print_facts(FACTS, stream)
-    for columns, rows in ((PARTITIONS, stream.get("partition_details")), (READERS, stream["reader_details"])):
-        if rows:
-            print_line("")
-            print_table(columns, rows, "")
+    print_object(
+        answer,
+        FACTS,
+        as_json,
+        lambda row: [(PARTITIONS, row.get("partition_details")), (READERS, row["reader_details"])],
+    )

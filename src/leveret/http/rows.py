@@ -37,12 +37,6 @@ class Field(Generic[T]):
     volatile: Callable[[T], bool] | None = None
     read_to_sort: Callable[[T], Any] | None = None
 
-    def add_to(self, row: Row, thing: T) -> None:
-        if len(self.columns) == 1:
-            row[self.columns[0]] = self.read(thing)
-        else:
-            row.update(self.read(thing))
-
 
 class RowDescription(Generic[T]):
     """The fields of one kind of object; ``exists``: False for an object that was deleted while the list is made."""
@@ -50,9 +44,16 @@ class RowDescription(Generic[T]):
     def __init__(self, fields: Sequence[Field[T]], exists: Callable[[T], bool] = lambda thing: True) -> None:
         self.fields = fields
         self.exists = exists
+        self._readers = self._readers_of(fields)
+        self._stable_readers = self._readers_of([field for field in fields if field.volatile is None])
         self._of_column = {column: field for field in fields for column in field.columns}
         self._volatile = [field for field in fields if field.volatile is not None]
         self.depends_on = [*{field.depends_on: None for field in fields if field.depends_on is not None}]
+
+    @staticmethod
+    def _readers_of(fields: Sequence[Field[T]]) -> list[tuple[str | None, Callable[[T], Any]]]:
+        """The column and the function of each field; None for several columns."""
+        return [(field.columns[0] if len(field.columns) == 1 else None, field.read) for field in fields]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -64,9 +65,16 @@ class RowDescription(Generic[T]):
         return RowDescription(chosen, self.exists)
 
     def row(self, thing: T) -> Row:
+        return self._read(self._readers, thing)
+
+    @staticmethod
+    def _read(readers: Sequence[tuple[str | None, Callable[[T], Any]]], thing: T) -> Row:
         row: Row = {}
-        for field in self.fields:
-            field.add_to(row, thing)
+        for column, read in readers:
+            if column is None:
+                row.update(read(thing))
+            else:
+                row[column] = read(thing)
         return row
 
     def reader_of(self, column: str) -> Callable[[T], Any]:
@@ -85,11 +93,7 @@ class RowDescription(Generic[T]):
 
     def encoded_stable(self, thing: T) -> bytes:
         """The row as JSON without volatile fields and closing brace."""
-        row: Row = {}
-        for field in self.fields:
-            if field.volatile is None:
-                field.add_to(row, thing)
-        return encoded(row)[:-1]
+        return encoded(self._read(self._stable_readers, thing))[:-1]
 
     def encoded_with(self, stable: bytes, thing: T) -> bytes:
         """The row as JSON: ``encoded_stable``, and the current volatile fields."""
@@ -102,16 +106,16 @@ class WholeRows(RowDescription[T]):
 
     def __init__(self, columns: Sequence[str], read: Callable[[T], Row]) -> None:
         super().__init__([Field((column,), self.reader_of(column)) for column in columns])
-        self._read = read
+        self._whole = read
 
     def only(self, columns: Collection[str]) -> RowDescription[T]:
         return self
 
     def row(self, thing: T) -> Row:
-        return self._read(thing)
+        return self._whole(thing)
 
     def reader_of(self, column: str) -> Callable[[T], Any]:
-        return lambda thing: self._read(thing).get(column)
+        return lambda thing: self._whole(thing).get(column)
 
 
 def made_rows(*columns: str) -> WholeRows[Row]:
