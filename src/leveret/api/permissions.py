@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,30 +18,14 @@ from leveret.http.bodies import read_object
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.listings import object_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.http.rows import Field, RowDescription
+from leveret.http.rows import RowDescription, WholeRows
 from leveret.http.values import excerpt, text_of
 
 KINDS = ("configure", "write", "read")
 
 
-RULE_ROWS: RowDescription[Permission] = RowDescription(
-    [
-        Field(("user",), lambda rule: rule.user),
-        Field(("vhost",), lambda rule: rule.vhost),
-        Field(("configure",), lambda rule: rule.configure),
-        Field(("write",), lambda rule: rule.write),
-        Field(("read",), lambda rule: rule.read),
-    ]
-)
-TOPIC_RULE_ROWS: RowDescription[TopicPermission] = RowDescription(
-    [
-        Field(("user",), lambda rule: rule.user),
-        Field(("vhost",), lambda rule: rule.vhost),
-        Field(("exchange",), lambda rule: rule.exchange),
-        Field(("write",), lambda rule: rule.write),
-        Field(("read",), lambda rule: rule.read),
-    ]
-)
+RULE_ROWS: RowDescription[Permission] = WholeRows([each.name for each in fields(Permission)], asdict)
+TOPIC_RULE_ROWS: RowDescription[TopicPermission] = WholeRows([each.name for each in fields(TopicPermission)], asdict)
 
 
 def routes(context: ApiContext) -> list[Route]:

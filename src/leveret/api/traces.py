@@ -155,9 +155,9 @@ def _wanted_row(vhost: Vhost, wanted: Wanted, trace: MessageTrace) -> Row | None
 
 
 def _all_text(row: Row, trace: MessageTrace) -> str:
-    said = [row["id"], row["message_id"], row["exchange"], row["routing_key"], row["last"], *row["queues"]]
-    said.append(json.dumps(plain(trace.facts["properties"]), ensure_ascii=False, default=str))
-    return "\n".join([part for part in said if part]).lower()
+    texts = [row["id"], row["message_id"], row["exchange"], row["routing_key"], row["last"], *row["queues"]]
+    texts.append(json.dumps(plain(trace.facts["properties"]), ensure_ascii=False, default=str))
+    return "\n".join([part for part in texts if part]).lower()
 
 
 def _text(request: Request) -> str:
@@ -168,12 +168,12 @@ def _trace(vhost: Vhost, name: str) -> MessageTrace:
     book = book_of(vhost)
     if book is None:
         raise ObjectNotFound(
-            f"vhost '{vhost.name}' has no tracing, so message '{name}' has no trace: switch tracing on with PUT "
+            f"vhost '{vhost.name}' has no tracing, so message '{name}' has no trace: enable tracing with PUT "
             f'/api/vhosts/NAME {{"tracing": true}}'
         )
     trace = book.find(name)
     if trace is None:
         raise ObjectNotFound(
-            f"no trace of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was discarded"
+            f"no trace of message '{name}' in vhost '{vhost.name}': it is too old, or its trace was discarded"
         )
     return trace

@@ -17,8 +17,7 @@ NAME = typer.Argument(metavar="NAME", help="Connection name, see 'leveret connec
 COLUMNS = (
     *columns("name", "vhost", "user", "state"),
     Column("channels", "channels", count),
-    Column("received", "recv_oct", size),
-    Column("sent", "send_oct", size),
+    *columns(shown=size, received="recv_oct", sent="send_oct"),
     Column("client", "user_provided_name"),
 )
 FACTS = (
@@ -29,17 +28,12 @@ FACTS = (
     Column("TLS protocol", "ssl_protocol"),
     Column("heartbeat", "timeout", duration),
     Column("frame max", "frame_max", size),
-    Column("product", "client_properties.product"),
-    Column("version", "client_properties.version"),
-    Column("platform", "client_properties.platform"),
+    *(Column(name, f"client_properties.{name}") for name in ("product", "version", "platform")),
 )
 CHANNELS = (
-    Column("channel", "number", count),
-    Column("consumers", "consumer_count", count),
-    Column("unacked", "messages_unacknowledged", count),
-    Column("unconfirmed", "messages_unconfirmed", count),
-    Column("prefetch", "prefetch_count", count),
-    Column("state", "state"),
+    *columns(shown=count, channel="number", consumers="consumer_count", unacked="messages_unacknowledged"),
+    *columns(shown=count, unconfirmed="messages_unconfirmed", prefetch="prefetch_count"),
+    *columns("state"),
 )
 CONSUMER = (
     Column("consumer", "consumer_tag"),

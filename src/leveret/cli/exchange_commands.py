@@ -35,8 +35,7 @@ COLUMNS = (
     *columns("type", "durable"),
     Column("auto-delete", "auto_delete"),
     Column("internal", "internal"),
-    Column("published", "message_stats.publish_in", count),
-    Column("routed", "message_stats.publish_out", count),
+    *columns(shown=count, published="message_stats.publish_in", routed="message_stats.publish_out"),
     Column("policy", "policy"),
 )
 TYPES = choices("direct", "fanout", "topic", "headers")

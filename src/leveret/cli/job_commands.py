@@ -16,7 +16,7 @@ from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, single_
 from leveret.cli.name_completion import names_of
 from leveret.cli.object_commands import list_command, show_command
 from leveret.cli.output import print_json, print_line, progress
-from leveret.cli.tables import Column, columns, count, numbered, text
+from leveret.cli.tables import columns, count, numbered, text
 
 app = group("List, show and cancel jobs: moves, copies, redrives and deletions.")
 move_app, copy_app, redrive_app = single_command(), single_command(), single_command()
@@ -26,9 +26,7 @@ RUNNING, CANCELLED, LOST = "running", "cancelled", "lost"
 ID = typer.Argument(metavar="ID", help="Job id, see 'leveret jobs list'.")
 COLUMNS = (
     *columns("id", "kind", "vhost", "queue", "destination", "dry_run", "state"),
-    Column("examined", "looked_at", count),
-    Column("done", "done", count),
-    Column("skipped", "skipped", count),
+    *columns(shown=count, examined="looked_at", done="done", skipped="skipped"),
 )
 
 
@@ -45,28 +43,27 @@ class Choice(NamedTuple):
     as_json: bool = AS_JSON
 
 
-@move_app.command()
-@at_broker
-def move(
-    api: Api,
-    choice: Choice,
-    source: str = typer.Argument(metavar="FROM", help="Source queue.", autocompletion=names_of("queues")),
-    destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
-) -> None:
-    """Move messages from one queue to another; at any time a message is in exactly one of them."""
-    _run(api, "move", source, choice, destination=destination)
+def _transfer_command(app: typer.Typer, kind: str, source: str, help: str) -> None:
+    """``move`` or ``copy``; ``source``: the help of its first argument."""
+
+    def transfer(
+        api: Api,
+        choice: Choice,
+        source: str = typer.Argument(metavar="FROM", help=source, autocompletion=names_of("queues")),
+        destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
+    ) -> None:
+        _run(api, kind, source, choice, destination=destination)
+
+    app.command(kind, help=help)(at_broker(transfer))
 
 
-@copy_app.command()
-@at_broker
-def copy(
-    api: Api,
-    choice: Choice,
-    source: str = typer.Argument(metavar="FROM", help="Source queue or stream.", autocompletion=names_of("queues")),
-    destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
-) -> None:
-    """Copy messages from one queue to another."""
-    _run(api, "copy", source, choice, destination=destination)
+_transfer_command(
+    move_app,
+    "move",
+    "Source queue.",
+    "Move messages from one queue to another; at any time a message is in exactly one of them.",
+)
+_transfer_command(copy_app, "copy", "Source queue or stream.", "Copy messages from one queue to another.")
 
 
 @redrive_app.command()

@@ -16,23 +16,19 @@ spark_app = group("List Spark queries; list and delete transactions of the exact
 
 COLUMNS = (
     *columns("vhost", "queue", "consumer"),
-    Column("lease", "lease", count),
-    Column("messages", "messages", count),
+    *columns("lease", "messages", shown=count),
     Column("size", "bytes", size),
     Column("age", "age", duration),
 )
 TRANSACTIONS = (
     *columns("transaction", "owner"),
-    Column("last batch", "last_batch", count),
-    Column("messages", "messages", count),
+    *columns("last_batch", "messages", shown=count),
 )
 QUERIES = (
     *columns("name", "state"),
     Column("lag", "lag", count),
-    Column("input", "input_rows_per_second", rate),
-    Column("processed", "rows_per_second", rate),
-    Column("batch", "batch", count),
-    Column("rows", "rows", count),
+    *columns(shown=rate, input="input_rows_per_second", processed="rows_per_second"),
+    *columns("batch", "rows", shown=count),
     Column("last report", "silent_for", duration),
     *columns("vhost", "user", "sink", "id"),
 )

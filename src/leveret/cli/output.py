@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,14 @@ def print_line(line: str) -> None:
 def print_created(what: str, answer: Answer, existing: str = "already exists") -> None:
     """The result of a PUT: 201 if the object is new, 204 if it existed."""
     print_line(f"{what} {'created' if answer.status == 201 else existing}")
+
+
+def encoded_payload(body: bytes) -> dict[str, str]:
+    """As in the HTTP API: a body that is not UTF-8 is base64."""
+    try:
+        return {"payload": body.decode(), "payload_encoding": "string"}
+    except UnicodeDecodeError:
+        return {"payload": base64.b64encode(body).decode(), "payload_encoding": "base64"}
 
 
 class Advance(Protocol):

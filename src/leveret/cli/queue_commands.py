@@ -25,7 +25,7 @@ from leveret.cli.broker_options import (
 from leveret.cli.connection_commands import CONSUMER
 from leveret.cli.name_completion import choices, names_of
 from leveret.cli.output import print_created, print_line, print_list, print_object
-from leveret.cli.tables import Column, columns, count, duration, numbered, rate, size, value_at
+from leveret.cli.tables import RATES, Column, columns, count, duration, numbered, size, value_at
 
 app = group("List, show, create, delete, purge, pause and resume queues.")
 purge_app = single_command()
@@ -33,14 +33,10 @@ purge_app = single_command()
 NAME = typer.Argument(metavar="NAME", help="Queue name.", autocompletion=names_of("queues"))
 COLUMNS = (
     *columns("vhost", "name"),
-    Column("ready", "messages_ready", count),
-    Column("unacked", "messages_unacknowledged", count),
-    Column("consumers", "consumers", count),
-    Column("publish", "message_stats.publish_details.rate", rate),
-    Column("deliver", "message_stats.deliver_get_details.rate", rate),
+    *columns(shown=count, ready="messages_ready", unacked="messages_unacknowledged", consumers="consumers"),
+    *RATES,
     Column("state", "state"),
-    Column("oldest", "oldest_message_age", duration),
-    Column("drains in", "drain_estimate", duration),
+    *columns(shown=duration, oldest="oldest_message_age", drains_in="drain_estimate"),
     Column("type", "type"),
 )
 FACTS = (

@@ -11,7 +11,7 @@ from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, vhost_i
 from leveret.cli.name_completion import names_of
 from leveret.cli.object_commands import list_command
 from leveret.cli.output import print_object
-from leveret.cli.tables import UNKNOWN, Column, columns, count, duration, rate, size
+from leveret.cli.tables import RATES, UNKNOWN, Column, columns, count, duration, size
 
 app = group("List and show streams, super streams and sharded queues.")
 
@@ -22,20 +22,15 @@ def share(value: Any) -> str:
 
 COLUMNS = (
     *columns("vhost", "name", "kind"),
-    Column("partitions", "partitions", count),
-    Column("messages", "messages", count),
+    *columns("partitions", "messages", shown=count),
     Column("size", "bytes", size),
-    Column("publish", "message_stats.publish_details.rate", rate),
-    Column("deliver", "message_stats.deliver_get_details.rate", rate),
-    Column("readers", "readers", count),
-    Column("lag", "lag", count),
+    *RATES,
+    *columns("readers", "lag", shown=count),
     Column("largest share", "largest_share", share),
 )
 FACTS = (
     *COLUMNS,
-    Column("first offset", "first_offset", count),
-    Column("last offset", "last_offset", count),
-    Column("segments", "segments", count),
+    *columns("first_offset", "last_offset", "segments", shown=count),
     Column("max age", "retention.max_age", duration),
     Column("max size", "retention.max_bytes", size),
     Column("problem", "problem"),
@@ -43,11 +38,8 @@ FACTS = (
 PARTITIONS = (
     Column("partition", "partition", count),
     Column("queue", "name"),
-    Column("messages", "messages", count),
-    Column("unacked", "messages_unacknowledged", count),
-    Column("consumers", "consumers", count),
-    Column("publish", "message_stats.publish_details.rate", rate),
-    Column("deliver", "message_stats.deliver_get_details.rate", rate),
+    *columns("messages", shown=count, unacked="messages_unacknowledged", consumers="consumers"),
+    *RATES,
     Column("lag", "lag", count),
     Column("share", "share", share),
 )
@@ -55,8 +47,7 @@ READERS = (
     Column("reader", "name"),
     Column("consumer", "consumer_tag"),
     Column("stream", "queue"),
-    Column("offset", "offset", count),
-    Column("lag", "lag", count),
+    *columns("offset", "lag", shown=count),
     Column("connected", "is_live"),
     Column("pinned", "pinned"),
     Column("connection", "channel_details.connection_name"),

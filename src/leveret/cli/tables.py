@@ -31,9 +31,10 @@ class Column(NamedTuple):
         return self.shown in NUMBERS
 
 
-def columns(*fields: str) -> list[Column]:
-    """Columns with the names of their fields as headings."""
-    return [Column(field.replace("_", " "), field) for field in fields]
+def columns(*fields: str, shown: Callable[[Any], str] | None = None, **headed: str) -> list[Column]:
+    """Columns with the names of their fields as headings; ``headed`` has the fields of other headings."""
+    pairs = [*((field, field) for field in fields), *headed.items()]
+    return [Column(head.replace("_", " "), path, shown or text) for head, path in pairs]
 
 
 def text(value: Any) -> str:
@@ -117,6 +118,9 @@ def _formatted_time(value: Any, precision: str, zone: str) -> str:
 
 
 NUMBERS = (count, rate, size, traffic, duration)
+RATES = columns(
+    shown=rate, publish="message_stats.publish_details.rate", deliver="message_stats.deliver_get_details.rate"
+)
 
 
 def printable(value: str) -> str:

@@ -3,8 +3,8 @@
 All values are in memory: no message is decoded but the first one, and nothing is read from disk. Added columns:
 
     messages_delayed     messages that wait for a delayed retry
-    oldest_message_age   age of the oldest ready message in seconds, within five if only samples tell it; null if there
-                         is none or its age is unknown
+    oldest_message_age   age of the oldest ready message in seconds, to within five seconds if it is only known from
+                         samples; null if there is no message or its age is unknown
     drain_estimate       seconds until the queue is empty at the current rates; null if it does not shrink
     counters             all counters of the queue since it was declared
 """
@@ -57,7 +57,7 @@ STATS = (
 )
 COUNTS = attrgetter(*QueueCounters.__slots__)
 NUMBERS = attrgetter("accounted", "bytes", "held", "unacked")
-LONGEST_PROPERTIES = 8 << 10  # bytes: the properties of a first message that has more are not looked into
+LONGEST_PROPERTIES = 8 << 10  # bytes: larger properties of the first message are not decoded
 
 
 FoundQueue = tuple[Vhost, DeclaredQueue, "QueueView"]
@@ -105,9 +105,9 @@ class QueueView:
     def _age_in(self, queue: DeclaredQueue, lane: Lane) -> float | None:
         """From the first message itself, or else from the sample in which its number was first counted."""
         waiting = lane.first()
-        told = None if waiting is None else _told_age(queue, waiting[2])
-        if told is not None:
-            return told
+        age = None if waiting is None else _age_from_message(queue, waiting[2])
+        if age is not None:
+            return age
         number = _first_number(lane)
         return None if number is None else self.stats.waiting_since(queue, lane, number)
 
@@ -232,7 +232,7 @@ def _timestamp(message: Message | None) -> int | None:
 
 
 def _first_number(lane: Lane) -> int | None:
-    """Of the first message, in the order in which they came; also of one that is on disk only."""
+    """The number of the first message in order of arrival, also if it is on disk only."""
     waiting = lane.first()
     if waiting is not None:
         return waiting[0]
@@ -241,14 +241,14 @@ def _first_number(lane: Lane) -> int | None:
     return lane.page_stop if lane.fresh else None
 
 
-def _told_age(queue: DeclaredQueue, first: Message) -> float | None:
-    """By what is left of the queue's TTL, else by the publisher's timestamp."""
+def _age_from_message(queue: DeclaredQueue, first: Message) -> float | None:
+    """From the remaining TTL of the queue, else from the timestamp of the publisher."""
     context = queue.context
     ttl = queue.options.ttl
     if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
         return max(0.0, context.now() - (first[2].deadline - ttl))
-    said = _timestamp(first)
-    return None if said is None else max(0.0, context.now() + context.wall_ahead() - said)
+    sent = _timestamp(first)
+    return None if sent is None else max(0.0, context.now() + context.wall_ahead() - sent)
 
 
 # ---- the row
