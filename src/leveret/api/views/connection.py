@@ -38,7 +38,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(connection: Connection) -> Ends:
-    """Both addresses, from the name: ``peer -> us``."""
+    """Both addresses, from the name: ``peer -> broker``."""
     peer, _, here = connection.name.partition(" -> ")
     return Ends(*_address(peer), *_address(here))
 
