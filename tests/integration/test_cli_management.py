@@ -254,7 +254,7 @@ def test_dead_letters_go_back_where_they_died(cli: Cli) -> None:
     assert "3 dead letters in queue 'graves'" in cli.done("doctor")
     assert cli.done("redrive", "graves", "--dry-run") == "3 of 3 messages would be moved back\n  3 to work\n"
     assert cli.json("redrive", "graves", "--limit", "1")["done"] == 1
-    assert "'rate' must be messages a second" in cli.refused("redrive", "graves", "--rate", "9999999")
+    assert "'rate' must be messages per second" in cli.refused("redrive", "graves", "--rate", "9999999")
     assert cli.done("redrive", "graves").startswith("2 of 2 messages moved back")
     assert cli.json("queues", "show", "work")["messages_ready"] == 3
     assert cli.done("doctor").startswith("No problems found")

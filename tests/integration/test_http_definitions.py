@@ -329,7 +329,7 @@ def test_more_queues_than_the_vhost_may_have_are_refused(admin: ManagementApi) -
     given = {"queues": [{**QUEUE, "name": f"q{number}"} for number in range(3)]}
     given["parameters"] = [{**PARAMETER, "value": {"max-queues": 2}}]
     answer = admin.post("definitions", given)[1]
-    assert "queue limit in vhost '/' (2) would be passed" in answer["problems"][0]["cause"]
+    assert "queue limit in vhost '/' (2) would be exceeded" in answer["problems"][0]["cause"]
     assert export(admin)["queues"] == []
     given["parameters"] = [{**PARAMETER, "value": {"max-queues": 3}}]
     assert admin.post("definitions", given) == (204, None)

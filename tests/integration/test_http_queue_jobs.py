@@ -132,7 +132,7 @@ def test_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(broker:
         ({"kind": "delete", "selector": "n ="}, 400, "selector"),
         ({"kind": "delete", "selector": 5}, 400, "'selector'"),
         ({"kind": "delete", "limit": 0}, 400, "'limit'"),
-        ({"kind": "delete", "rate": 5}, 400, "'rate' goes with redrive"),
+        ({"kind": "delete", "rate": 5}, 400, "'rate' is for redrive only"),
         ({"kind": "redrive", "rate": 0}, 400, "'rate'"),
         ({"kind": "redrive", "rate": 10**400}, 400, "'rate'"),
         ({"kind": "redrive", "rate": True}, 400, "'rate'"),

@@ -119,7 +119,7 @@ def test_messages_of_a_stream_are_shown_from_any_offset(api: ManagementApi, vhos
 
 @pytest.mark.parametrize(
     ("problem", "status", "told"),
-    [(StreamGone(), 410, "taken by retention: look from 0 on"), (OSError(5, "bad sector"), 503, "bad sector")],
+    [(StreamGone(), 410, "was deleted by retention: browse from 0 on"), (OSError(5, "bad sector"), 503, "bad sector")],
 )
 def test_a_stream_that_cannot_be_read_is_told(
     api: ManagementApi,

@@ -105,7 +105,7 @@ def test_dead_letters_are_counted_by_cause(spark: SparkSession) -> None:
         letter(dead("expired", "work", "orders", "eu"), dead("rejected", "work", "orders", "eu")),
         message(queue="dead"),
     )
-    rows = dead_letters.by_cause(dead_letters.with_story(letters)).orderBy("reason").collect()
+    rows = dead_letters.by_cause(dead_letters.with_deaths(letters)).orderBy("reason").collect()
     assert [(row.reason, row.died_in, row.from_exchange, row.from_key, row.messages, row.deaths) for row in rows] == [
         (None, None, None, None, 1, 0),
         ("expired", "work", "orders", "eu", 1, 1),
@@ -121,7 +121,7 @@ def test_chosen_dead_letters_go_to_their_origin_and_the_others_stay(spark: Spark
         letter(dead("rejected", "work", "", "work"), body=b"c"),
         message(b"d", queue="dead"),
     )
-    story = dead_letters.with_story(letters).withColumn("goes_back", dead_letters.chosen("reason = 'rejected'"))
+    story = dead_letters.with_deaths(letters).withColumn("goes_back", dead_letters.chosen("reason = 'rejected'"))
     sent = dead_letters.to_origin(story)
     refuse_unless_publishable(sent.schema)
     rows = {bytes(row.body): row for row in sent.collect()}
@@ -138,7 +138,7 @@ def test_chosen_dead_letters_go_to_their_origin_and_the_others_stay(spark: Spark
 def test_a_second_way_back_is_counted(spark: SparkSession) -> None:
     deaths = json.dumps([dead("rejected", "work", "orders", "eu")])
     again = message(headers={"x-death": deaths, "x-redriven": "4"})
-    story = dead_letters.with_story(frame(spark, again)).withColumn("goes_back", dead_letters.chosen("redriven < 5"))
+    story = dead_letters.with_deaths(frame(spark, again)).withColumn("goes_back", dead_letters.chosen("redriven < 5"))
     assert dead_letters.to_origin(story).collect()[0].headers == {"x-redriven": "5"}
 
 

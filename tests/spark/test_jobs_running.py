@@ -182,7 +182,7 @@ def test_replay_of_an_archive_goes_on_where_it_was(spark: SparkSession, broker: 
     ended(replay.start(spark, options))
     assert [body for _, body, _ in taken(broker, queue)] == [f"{number:02}" for number in range(30) if number != 7]
 
-    with pytest.raises(ConfigError, match="remembers a replay with --where"):
+    with pytest.raises(ConfigError, match="has the checkpoint of a replay with --where"):
         replay.start(spark, replay.ReplayOptions(**(vars(options) | {"where": None})))
 
 

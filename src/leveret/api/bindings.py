@@ -1,8 +1,8 @@
-"""Bindings: list, look, bind, unbind."""
+"""Bindings: list, show, create and delete them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -11,7 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.views.exchange import Row, binding_row, default_binding, named_by, properties_key
+from leveret.api.endpoints import Endpoints, routes_of, vhost_lists
+from leveret.api.views.exchange import BINDING_ROWS, FoundBinding, default_binding, named_by, properties_key
 from leveret.broker.permission_rules import Operation
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_values import (
@@ -25,66 +26,48 @@ from leveret.http.amqp_values import (
 from leveret.http.authorization import caller_of, entered_vhost, seen_vhost
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import list_response, object_response, viewed
-from leveret.http.responses import no_content
-from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.listings import object_response
 from leveret.routing.bindings import Binding, Destination
 
 TO_QUEUE, TO_EXCHANGE = "/api/bindings/{vhost}/e/{source}/q/{queue}", "/api/bindings/{vhost}/e/{source}/e/{exchange}"
 
 
 def routes(context: ApiContext) -> list[Route]:
-    api = _BindingsApi(context)
-    found = [Route("/api/bindings", api.list_all), Route("/api/bindings/{vhost}", api.list_of_vhost)]
+    api = _Bindings(context)
+    found = vhost_lists(context, "/api/bindings", BINDING_ROWS, _bindings)
     for between in (TO_QUEUE, TO_EXCHANGE):
-        found += [
-            Route(between, api.list_between),
-            Route(between, api.bind, methods=["POST"]),
-            Route(f"{between}/{{props}}", api.show),
-            Route(f"{between}/{{props}}", api.unbind, methods=["DELETE"]),
-        ]
+        found += routes_of(between, GET=api.list_between, POST=api.bind)
+        found += routes_of(f"{between}/{{props}}", GET=api.show, DELETE=api.unbind)
     return found
 
 
-class _BindingsApi:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
+def _bindings(request: Request, vhosts: Sequence[Vhost]) -> Iterator[FoundBinding]:
+    """The implicit bindings of the default exchange first."""
+    for vhost in vhosts:
+        for name in list(vhost.queues):
+            yield vhost, default_binding(name)
+        for source in sorted(vhost.exchanges):
+            for binding in list(vhost.bindings.of_source(source)):
+                yield vhost, binding
 
-    # ---- looking
 
-    async def list_all(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
-        return await self._listed(request, visible_vhosts(request))
-
-    async def list_of_vhost(self, request: Request) -> Response:
-        return await self._listed(request, [seen_vhost(request)])
-
-    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
-        rows: list[Row] = []
-        for vhost in vhosts:
-            rows += await _rows_of(vhost)
-        return await list_response(self._context, request, rows)
-
+class _Bindings(Endpoints):
     async def list_between(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        return await list_response(
-            self._context, request, _between(request, vhost), lambda binding: binding_row(vhost, binding)
-        )
+        return await self._listed(request, [(vhost, binding) for binding in _between(request, vhost)], BINDING_ROWS)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        return object_response(request, binding_row(vhost, _named(request, vhost)))
-
-    # ---- changing
+        return object_response(request, BINDING_ROWS.row((vhost, _named(request, vhost))))
 
     async def bind(self, request: Request) -> Response:
-        given = await declared(request)  # first: while it comes, anything may happen to the virtual host
+        given = await declared(request)  # first: the virtual host may change until the body is received
         vhost, source, destination = entered_vhost(request), exchange_name(request, "source"), _destination(request)
         binding = Binding(source, destination, short_text_of(given, "routing_key", ""), table_of(given, "arguments"))
         with as_bad_request():
             caller_of(request, vhost).bind(binding)
-        await wait_until_durable(self._context.broker)
-        # As RabbitMQ has it: relative to the path, and each part percent-encoded for it.
+        await wait_until_durable(self._broker)
+        # As in RabbitMQ: relative to the path, with each part percent-encoded.
         where = f"{quote(destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
         return Response(status_code=201, headers={"Location": where})
 
@@ -96,20 +79,7 @@ class _BindingsApi:
         binding = _named(request, vhost)
         with as_bad_request():
             caller.unbind(binding)
-        await wait_until_durable(self._context.broker)
-        return no_content()
-
-
-async def _rows_of(vhost: Vhost) -> list[Row]:
-    """The implicit bindings of the default exchange first."""
-
-    def row(binding: Binding) -> Row:
-        return binding_row(vhost, binding)
-
-    rows = await viewed(vhost.queues, lambda name: row(default_binding(name)))
-    for source in sorted(vhost.exchanges):
-        rows += await viewed(vhost.bindings.of_source(source), row)
-    return rows
+        return await self._changed()
 
 
 def _destination(request: Request) -> Destination:

@@ -1,6 +1,6 @@
-"""When a certificate ends: the one fact that we need of its inside, and that Python's ssl tells only of peers' ones.
+"""The expiry date of a certificate, which Python's ssl module returns for peers only.
 
-A certificate is a tree of DER values, each a tag, a length and its content. The way to the date is short:
+A certificate is a tree of DER values, each with a tag, a length and its content:
 
     Certificate { to be signed { [0] version, serial, algorithm, issuer, validity { not before, not after }, ...
 """
@@ -18,14 +18,14 @@ FORMATS = {UTC_TIME: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 
 
 def certificate_end(pem: str) -> float:
-    """Seconds since 1970, of the first certificate, which is the server's own. ValueError if there is none."""
+    """In seconds since 1970, of the first certificate in the file, the server's. ValueError if there is none."""
     start, stop = pem.find(BEGIN), pem.find(END)
     if start < 0 or stop < start:
-        raise ValueError("no certificate in PEM format is in the file")
+        raise ValueError("the file contains no certificate in PEM format")
     try:
         return _end_of(ssl.PEM_cert_to_DER_cert(pem[start : stop + len(END)]))
     except (IndexError, KeyError) as problem:
-        raise ValueError("the certificate in the file is not whole") from problem
+        raise ValueError("the certificate in the file is incomplete") from problem
 
 
 def _end_of(der: bytes) -> float:
@@ -44,7 +44,7 @@ def _end_of(der: bytes) -> float:
 
 
 def _value(der: bytes, at: int) -> tuple[int, bytes, int]:
-    """Its tag, its content, and where the next one begins."""
+    """The tag and the content of the value, and the position of the next one."""
     tag, size = der[at], der[at + 1]
     at += 2
     if size & 0x80:  # the length of the length

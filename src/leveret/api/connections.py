@@ -1,7 +1,7 @@
-"""Who is connected, and the channels that were opened. Connections can be closed from here.
+"""Connections and their channels: list, show and close them.
 
-Monitoring users and administrators see all of them, other users those opened in their own name. Those of
-others are closed by administrators only.
+Users with the tag monitoring or administrator see all connections, other users see their own. Only administrators may
+close connections of other users.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.views.connection import channel_name, channel_view, connection_view, consumer_view
+from leveret.api.endpoints import Endpoints, routes_of
+from leveret.api.views.connection import (
+    CHANNEL_ROWS,
+    CONNECTION_ROWS,
+    CONSUMER_ROWS,
+    FoundChannel,
+    FoundConnection,
+    FoundConsumer,
+    channel_name,
+)
 from leveret.auth.users import User
 from leveret.http.authorization import seen_vhost
 from leveret.http.errors import Forbidden, ObjectNotFound
-from leveret.http.listings import list_response, object_response
+from leveret.http.listings import object_response
 from leveret.http.login import user_of
 from leveret.http.responses import no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
@@ -26,24 +35,22 @@ from leveret.http.rows import Row
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import windows_of
-from leveret.stats.totals import has_vhost, open_connections
+from leveret.stats.totals import open_connections
 
 NO_REASON = "Closed via management plugin"
 
 
 def routes(context: ApiContext) -> list[Route]:
-    here = ConnectionPages(context)
+    api = _Connections(context)
     return [
-        Route("/api/connections", here.list_all),
-        Route("/api/connections/username/{user}", here.list_of_user, methods=["GET"]),
-        Route("/api/connections/username/{user}", here.close_of_user, methods=["DELETE"]),
-        Route("/api/connections/{name}", here.show, methods=["GET"]),
-        Route("/api/connections/{name}", here.close, methods=["DELETE"]),
-        Route("/api/connections/{name}/channels", here.channels_of_connection),
-        Route("/api/vhosts/{vhost}/connections", here.list_of_vhost),
-        Route("/api/channels", here.channels),
-        Route("/api/channels/{name}", here.channel),
-        Route("/api/vhosts/{vhost}/channels", here.channels_of_vhost),
+        Route("/api/connections", api.list_all),
+        *routes_of("/api/connections/username/{user}", GET=api.list_of_user, DELETE=api.close_of_user),
+        *routes_of("/api/connections/{name}", GET=api.show, DELETE=api.close),
+        Route("/api/connections/{name}/channels", api.channels_of_connection),
+        Route("/api/vhosts/{vhost}/connections", api.list_of_vhost),
+        Route("/api/channels", api.channels),
+        Route("/api/channels/{name}", api.channel),
+        Route("/api/vhosts/{vhost}/channels", api.channels_of_vhost),
     ]
 
 
@@ -56,10 +63,7 @@ def _refuse_to_close(user: User, name: str) -> None:
         raise Forbidden(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to close connections of '{name}'")
 
 
-class ConnectionPages:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-
+class _Connections(Endpoints):
     # ---- connections
 
     async def list_all(self, request: Request) -> Response:
@@ -74,10 +78,8 @@ class ConnectionPages:
         return await self._list(request, [each for each in self._visible(request) if each.vhost is vhost])
 
     async def show(self, request: Request) -> Response:
-        connection = self._named(request)
-        return object_response(
-            request, connection_view(self._context.stats, connection, windows_of(request.query_params))
-        )
+        (found,) = self._found(request, [self._named(request)])
+        return object_response(request, CONNECTION_ROWS.row(found))
 
     async def close(self, request: Request) -> Response:
         connection = self._named(request)
@@ -86,10 +88,10 @@ class ConnectionPages:
         return no_content()
 
     async def close_of_user(self, request: Request) -> Response:
-        """All of them; closing none is no error."""
+        """No error if the user has no connections."""
         user, name = refuse_unless_role(request, MANAGEMENT), unquote(request.path_params["user"])
         _refuse_to_close(user, name)
-        for connection in open_connections(self._context.broker):
+        for connection in open_connections(self._broker):
             if connection.user.name == name:
                 self._close(request, connection)
         return no_content()
@@ -98,25 +100,23 @@ class ConnectionPages:
         reason = request.headers.get("x-reason", "").strip() or NO_REASON
         connection.log.info("connection closed by a user of the management API", reason=reason)
         connection.force_close(reason)
-        self._context.broker.wake()
+        self._broker.wake()
 
     async def _list(self, request: Request, connections: Iterable[Connection]) -> Response:
-        stats, windows = self._context.stats, windows_of(request.query_params)
+        return await self._listed(request, self._found(request, connections), CONNECTION_ROWS)
 
-        def view(connection: Connection) -> Row | None:
-            """It may have gone while others were looked at."""
-            return connection_view(stats, connection, windows) if has_vhost(connection) else None
-
-        return await list_response(self._context, request, connections, view)
+    def _found(self, request: Request, connections: Iterable[Connection]) -> list[FoundConnection]:
+        windows = windows_of(request.query_params)
+        return [FoundConnection(each, self._context.stats, windows) for each in connections]
 
     def _visible(self, request: Request) -> list[Connection]:
         user = refuse_unless_role(request, MANAGEMENT)
-        connections = open_connections(self._context.broker)
+        connections = open_connections(self._broker)
         return [each for each in connections if may_see_connections_of(user, each.user.name)]
 
     def _named(self, request: Request) -> Connection:
         user, name = refuse_unless_role(request, MANAGEMENT), unquote(request.path_params["name"])
-        found = next((each for each in open_connections(self._context.broker) if each.name == name), None)
+        found = next((each for each in open_connections(self._broker) if each.name == name), None)
         if found is None:
             raise ObjectNotFound(f"no connection '{name}': it may be closed by now; see /api/connections")
         if not may_see_connections_of(user, found.user.name):
@@ -144,21 +144,18 @@ class ConnectionPages:
         return object_response(request, self._detail(request, found))
 
     def _detail(self, request: Request, channel: Channel) -> Row:
-        context = self._context
-        row = channel_view(context.stats, channel, windows_of(request.query_params))
-        row["consumer_details"] = [
-            consumer_view(context.broker.node_name, queue, consumer)
+        found = FoundChannel(channel, self._context.stats, windows_of(request.query_params))
+        consumers = [
+            CONSUMER_ROWS.row(FoundConsumer(queue, consumer, self._broker.node_name))
             for queue in channel.vhost.queues.values()
             if len(queue.consumers)
             for consumer in queue.consumers
             if getattr(consumer, "channel", None) is channel
         ]
-        row["publishes"], row["deliveries"] = [], []
-        return row
+        return CHANNEL_ROWS.row(found) | {"consumer_details": consumers, "publishes": [], "deliveries": []}
 
     async def _list_channels(self, request: Request, connections: Iterable[Connection]) -> Response:
         stats, windows = self._context.stats, windows_of(request.query_params)
         channels = [channel for connection in connections for channel in connection.channels.values()]
-        return await list_response(
-            self._context, request, channels, lambda channel: channel_view(stats, channel, windows)
-        )
+        found = [FoundChannel(channel, stats, windows) for channel in channels]
+        return await self._listed(request, found, CHANNEL_ROWS)

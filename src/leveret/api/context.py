@@ -1,4 +1,4 @@
-"""What every endpoint of the management API is given: the broker, its settings, statistics, and parts of the node."""
+"""The context of all endpoints of the management API: the broker, its settings, statistics, and parts of the node."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ApiContext:
 
     @property
     def admission(self) -> Admission:
-        """Of the connections of all protocols."""
+        """The admission of connections of all protocols."""
         return self.listeners.admission
 
     @property

@@ -48,12 +48,12 @@ class WantedDeath(NamedTuple):
 
 
 def wanted_death(query: Mapping[str, str]) -> WantedDeath | None:
-    """None: nothing is asked about deaths."""
+    """None if the query has no such filter."""
     asked = {name.removeprefix(QUERY): text for name, text in query.items() if name.startswith(QUERY)}
     for name in asked:
         if name not in WantedDeath._fields:
             known = ", ".join(QUERY + field for field in WantedDeath._fields)
-            raise BadRequest(f"'{QUERY}{name[:80]}' is not known: ask by {known}")
+            raise BadRequest(f"'{QUERY}{name[:80]}' is unknown: use {known}")
     return WantedDeath(**asked) if asked else None
 
 
@@ -62,7 +62,7 @@ def headers_of(message: Message) -> Headers:
 
 
 def first_death(headers: Headers) -> FirstDeath | None:
-    """None: it is no dead letter."""
+    """None if the message is not a dead letter."""
     queue, reason, exchange = [headers.get(name) for name in FIRST_DEATH]
     if not isinstance(queue, str) or not isinstance(reason, str):
         return None

@@ -22,7 +22,7 @@ from leveret.queues.declared_queue import DeclaredQueue
 Row = dict[str, Any]
 Cause = tuple[str, str, str]  # reason, queue, exchange
 
-PACE = 100  # messages of one step: some milliseconds
+PACE = 100  # messages per step, which takes some milliseconds
 SECONDS = 10.0
 MOST_KEYS = 20  # of one cause
 MOST_CAUSES = 200
@@ -108,7 +108,7 @@ def _joined(by_key: dict[str | None, Group]) -> Group:
 
 
 def error_in(headers: Headers) -> str | None:
-    """What a consumer wrote down when it gave up, if it did: clients have several names for it."""
+    """The error of the consumer that rejected the message, from one of the headers that clients use for it."""
     for name in ERRORS:
         told = plain(headers.get(name))
         if isinstance(told, str) and told.strip():
@@ -117,7 +117,7 @@ def error_in(headers: Headers) -> str | None:
 
 
 class Tally(Job):
-    """``await tally.until_over()``, then ``groups`` has what was met. ``is_complete``: it came to the queue's end."""
+    """``await tally.until_over()``, then read ``groups``. ``is_complete``: the whole queue was counted."""
 
     takes = False
 
@@ -148,11 +148,13 @@ class Tally(Job):
 
 
 class Tallies:
-    """What each queue held when it was looked through last."""
+    """The latest tally of each queue."""
 
     def __init__(self, background: BackgroundTasks) -> None:
         self._background = background
-        self._kept: dict[int, tuple[tuple[int, ...], Tally]] = {}  # by the queue's id, with what it had counted then
+        self._kept: dict[
+            int, tuple[tuple[int, ...], Tally]
+        ] = {}  # by queue id, with the counters of the queue at that time
 
     async def of(self, queue: DeclaredQueue, most: int) -> Tally:
         known = self._kept.pop(queue.id, None)

@@ -1,4 +1,4 @@
-"""Definitions out and in: of the whole broker, or of one virtual host. Administrators only."""
+"""Export and import of definitions, of the broker or of one virtual host. Administrators only."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from leveret.http.rows import Row
 from leveret.http.values import boolean_of, query_parameter
 
 LARGEST_FILE = 64 << 20
-PATHS = ("/api/definitions", "/api/definitions/{vhost}", "/api/all-configuration")  # the last is its oldest name
-FILE = "file"  # the field of a form
+PATHS = ("/api/definitions", "/api/definitions/{vhost}", "/api/all-configuration")  # the last is an older path
+FILE = "file"  # field of a form
 
 
 def routes(context: ApiContext) -> list[Route]:

@@ -1,7 +1,7 @@
-"""All that is defined, as RabbitMQ exports it: not the exclusive queues of connections, and not what every broker has.
+"""Export of definitions in RabbitMQ's format, without exclusive queues and predeclared exchanges.
 
-Objects are looked at some hundred a turn, so one may go while the export is made. A binding is exported only when both
-of its ends are, so that every export can be imported.
+Rows are made in time slices, so objects may be deleted during an export. A binding is exported only if its source and
+destination are, so that every export can be imported.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from functools import partial
 from itertools import chain
 
 from leveret.api.context import ApiContext
-from leveret.api.permissions import rule_row, topic_row
+from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
 from leveret.api.policies import policy_row
+from leveret.api.views.exchange import BINDING_ROWS, EXCHANGE_ROWS, FoundExchange
 from leveret.api.views.parameter import parameters_of
 from leveret.api.views.user import keep_pending_hash, user_row
 from leveret.api.views.vhost import facts_of
-from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.http.listings import viewed
 from leveret.http.rows import Row
@@ -23,9 +23,12 @@ from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.routing.types import PREDECLARED
+from leveret.stats.samples import NO_WINDOWS
 from leveret.version import VERSION
 
 RABBITMQ_VERSION = "3.13.7"  # reported to tools
+EXCHANGE_COLUMNS = EXCHANGE_ROWS.only(("name", "vhost", "type", "durable", "auto_delete", "internal"))
+BINDING_COLUMNS = BINDING_ROWS.only(("source", "vhost", "destination", "destination_type", "routing_key"))
 PREDECLARED_NAMES = frozenset(name for name, _ in PREDECLARED)
 
 
@@ -42,31 +45,31 @@ async def exported(context: ApiContext) -> Row:
         "product_version": VERSION,
         "users": await viewed(broker.users.list(), user_row),
         "vhosts": await viewed(vhosts, _vhost_row),
-        "permissions": await viewed(broker.permissions.list(), rule_row),
-        "topic_permissions": await viewed(broker.permissions.list_topic(), topic_row),
+        "permissions": await viewed(broker.permissions.list(), RULE_ROWS.row),
+        "topic_permissions": await viewed(broker.permissions.list_topic(), TOPIC_RULE_ROWS.row),
         "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.all().items()],
-        **await _contents(broker, vhosts),
+        **await _contents(context, vhosts),
     }
 
 
 async def exported_vhost(context: ApiContext, vhost: Vhost) -> Row:
-    """The definitions of what is in one virtual host. They do not name it, so that they fit into any other."""
-    contents = await _contents(context.broker, [vhost])
+    """The definitions in one virtual host, without its name, so that they can be imported into another one."""
+    contents = await _contents(context, [vhost])
     for row in chain.from_iterable(contents.values()):
         row.pop("vhost", None)
     return {"rabbit_version": RABBITMQ_VERSION, **contents}
 
 
-async def _contents(broker: Broker, vhosts: list[Vhost]) -> dict[str, list[Row]]:
+async def _contents(context: ApiContext, vhosts: list[Vhost]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {name: [] for name in ("parameters", "policies", "queues", "exchanges", "bindings")}
     for vhost in vhosts:
-        if broker.vhosts.get(vhost.name) is not vhost:
-            continue  # deleted meanwhile
+        if context.broker.vhosts.get(vhost.name) is not vhost:
+            continue  # deleted during the export
         found["parameters"] += [row for row in parameters_of(vhost) if row["component"] != "policy"]
         policies = [policy for policy in vhost.policies.in_order() if not policy.operator]
         found["policies"] += await viewed(policies, policy_row)
         queues = await viewed(vhost.queues.values(), queue_row)
-        exchanges = await viewed(vhost.exchanges.values(), partial(exchange_row, vhost))
+        exchanges = await viewed(vhost.exchanges.values(), partial(exchange_row, context, vhost))
         found["queues"] += queues
         found["exchanges"] += exchanges
         found["bindings"] += await _bindings(vhost, queues, exchanges)
@@ -104,26 +107,12 @@ def queue_row(queue: DeclaredQueue) -> Row | None:
     }
 
 
-def exchange_row(vhost: Vhost, exchange: Exchange) -> Row | None:
+def exchange_row(context: ApiContext, vhost: Vhost, exchange: Exchange) -> Row | None:
     if not exchange.name or exchange.name in PREDECLARED_NAMES:
         return None
-    return {
-        "name": exchange.name,
-        "vhost": vhost.name,
-        "type": exchange.kind,
-        "durable": exchange.durable,
-        "auto_delete": exchange.auto_delete,
-        "internal": exchange.internal,
-        "arguments": dict(exchange.arguments),
-    }
+    found = FoundExchange(vhost, exchange, context, NO_WINDOWS)
+    return EXCHANGE_COLUMNS.row(found) | {"arguments": dict(exchange.arguments)}
 
 
 def binding_row(vhost: Vhost, binding: Binding) -> Row:
-    return {
-        "source": binding.source,
-        "vhost": vhost.name,
-        "destination": binding.destination.name,
-        "destination_type": binding.destination.kind,
-        "routing_key": binding.key,
-        "arguments": dict(binding.arguments),
-    }
+    return BINDING_COLUMNS.row((vhost, binding)) | {"arguments": dict(binding.arguments)}

@@ -62,35 +62,35 @@ FACTS = {  # of the export itself
 MOST_PROBLEMS = 10_000
 REMEDIES = {
     "vhosts": "give it a valid name and description, or remove it",
-    "users": "correct it in the file, or leave it out and make the user with a new password",
-    "permissions": "have the file define the user and the vhost too, correct the patterns, or leave it out",
-    "topic_permissions": "have the file define the user and the vhost too, correct the patterns, or leave it out",
-    "parameters": "leave it out: what it configures is not here, or correct its value",
+    "users": "correct it in the file, or remove it and create the user with a new password",
+    "permissions": "add the user and the vhost to the file, correct the patterns, or remove it",
+    "topic_permissions": "add the user and the vhost to the file, correct the patterns, or remove it",
+    "parameters": "correct its value, or remove it if its component is not supported",
     "global_parameters": "give it a name and a value, or remove it",
-    "policies": "correct the pattern or the definition, or leave it out",
-    "exchanges": "change it to a type and arguments that this broker has, delete the one that differs, or leave it out",
-    "queues": "change its name or arguments, delete the one that differs, or leave it out",
-    "bindings": "have the file define both ends, correct its arguments, or leave it out",
+    "policies": "correct the pattern or the definition, or remove it",
+    "exchanges": "use a type and arguments that this broker supports, delete the existing exchange, or remove it",
+    "queues": "change its name or arguments, delete the existing queue, or remove it",
+    "bindings": "add its source and destination to the file, correct its arguments, or remove it",
 }
 
 
 async def planned(context: ApiContext, definitions: Row, into: str | None, *, hashes: bool) -> Plan:
-    """``into``: the virtual host that all is meant for; only what belongs to one is looked at then. Without ``hashes``
-    passwords in plain are not hashed, and the plan must not be carried out."""
+    """``into``: the virtual host to import into; then only objects of virtual hosts are imported. Without ``hashes``
+    plain passwords are not hashed, and the plan must not be carried out."""
     plan = Plan(context.broker, into)
     wanted = [section for section in CHECKS if into is None or section in OF_A_VHOST]
     plan.ignored = sorted(definitions.keys() - FACTS - {*wanted})
     time_slice = TimeSlice()
-    looked_at = 0
+    checked = 0
     for section in wanted:
         rows = definitions.get(section) or []
         if not isinstance(rows, list):
             raise BadRequest(f"'{section}' must be a list, not {excerpt(rows)}")
         for row in rows:
-            _look_at(plan, section, row)
-            looked_at += 1
+            _check(plan, section, row)
+            checked += 1
             if len(plan.problems) >= MOST_PROBLEMS:
-                _refuse_problems(plan, f"{len(plan.problems)} of its first {looked_at} objects cannot be imported")
+                _refuse_problems(plan, f"{len(plan.problems)} of its first {checked} objects cannot be imported")
             if plan.to_hash is not None:
                 await _hash(context, plan, hashes=hashes)
             await time_slice.pause_if_over()
@@ -100,7 +100,7 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
     return plan
 
 
-def _look_at(plan: Plan, section: str, row: object) -> None:
+def _check(plan: Plan, section: str, row: object) -> None:
     try:
         if not isinstance(row, dict):
             raise BadRequest(f"it must be a table, not {excerpt(row)}")
@@ -113,7 +113,7 @@ def _look_at(plan: Plan, section: str, row: object) -> None:
 
 
 async def _hash(context: ApiContext, plan: Plan, *, hashes: bool) -> None:
-    """The password of the user that was just looked at."""
+    """Hash the password of the user that was checked last."""
     password, plan.to_hash = plan.to_hash, None
     if hashes and password is not None:
         plan.made_hashes[plan.steps[-1].name] = await context.in_worker(lambda: hash_password(password))
@@ -127,7 +127,7 @@ def _problem(section: str, row: object, cause: str, remedy: str) -> Row:
 
 
 def _in_short(value: object) -> object:
-    """A name, and what stands in its place: that may be anything of any size."""
+    """The value if it is a name, else an excerpt: it may be of any type and size."""
     return value if value is None or (isinstance(value, str) and len(value) <= LONGEST_NAME) else excerpt(value)
 
 
@@ -149,7 +149,7 @@ def _refuse_problems(plan: Plan, how_many: str) -> NoReturn:
 
 
 async def carry_out(context: ApiContext, plan: Plan) -> None:
-    """All changes of a plan without problems, on disk when it returns."""
+    """Make all changes of a plan without problems; they are durable when this returns."""
     changes = [step for step in plan.steps if step.apply is not None]
     time_slice = TimeSlice()
     for number, step in enumerate(changes):
@@ -166,14 +166,14 @@ def _carry_out(step: Step, before: int) -> None:
     except LeveretError as problem:
         told = {"kind": step.kind, "name": step.name, "vhost": step.vhost, "cause": _text(problem)}
         raise Conflict(
-            f"the import ended after {before} changes, which stay: something else changed meanwhile. Import again; "
-            f"what is there already is left as it is. {_text(problem)}",
+            f"the import stopped after {before} changes, which stay in effect: other requests changed objects "
+            f"meanwhile. Import again, existing objects are unchanged. {_text(problem)}",
             problems=[{**told, "remedy": "import again"}],
         ) from None
 
 
 def report(plan: Plan) -> Row:
-    """What a dry run answers."""
+    """The response of a dry run."""
     told: dict[str, list[Row]] = {"created": [], "changed": [], "existing": []}
     for step in plan.steps:
         told[step.state].append({"kind": step.kind, "name": step.name, "vhost": step.vhost})

@@ -1,13 +1,14 @@
-"""Is all well? Each check answers 200 with ``{"status": "ok"}``, or 503 with what is wrong.
+"""Health checks. Each responds with 200 and ``{"status": "ok"}``, or with 503 and the reason.
 
-A load balancer or a service manager asks these; so they need no more than a management user, and cost next to nothing.
-The aliveness test goes through a queue of its own, as a client's message would.
+They are meant for load balancers and service managers: they are cheap, and any management user may run them. The
+aliveness test publishes a message to a queue of its own and gets it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -16,6 +17,7 @@ from starlette.routing import Route
 
 from leveret.api.certificate_dates import certificate_end
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints
 from leveret.api.views.node import listeners
 from leveret.broker.local import LocalSession
 from leveret.http.authorization import access_of, vhost_of
@@ -38,7 +40,7 @@ SAME_PROTOCOL = {
 DAYS = {"days": 1, "weeks": 7, "months": 31, "years": 366}
 MOST_PERIODS = 10_000
 DAY = 86_400.0
-LONGEST_SHOWN = 40  # characters of what was wrong
+LONGEST_SHOWN = 40  # characters of an invalid value in an error
 
 Check = Callable[[Request], Awaitable[Response]]
 
@@ -52,39 +54,40 @@ def failed(reason: str, **facts: object) -> Response:
 
 
 def _number(text: str) -> int:
-    """Digits, and not so many that Python would not read them; -1 is for anything else."""
+    """At most nine digits; -1 for anything else."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
 
 
 def routes(context: ApiContext) -> list[Route]:
     checks = Checks(context)
-    alone = checks.alone
     by_path: dict[str, Check] = {
-        "checks/alarms": checks.alarms,
-        "checks/local-alarms": checks.alarms,
-        "checks/port-listener/{port}": checks.port_listener,
-        "checks/protocol-listener/{protocol:path}": checks.protocol_listener,
-        "checks/virtual-hosts": checks.virtual_hosts,
-        "checks/node-is-quorum-critical": alone,
-        "checks/node-is-mirror-sync-critical": alone,
-        "checks/certificate-expiration/{within}/{unit}": checks.certificate_expiration,
-        "checks/is-in-service": checks.is_in_service,
+        "health/checks/alarms": checks.alarms,
+        "health/checks/local-alarms": checks.alarms,
+        "health/checks/port-listener/{port}": checks.port_listener,
+        "health/checks/protocol-listener/{protocol:path}": checks.protocol_listener,
+        "health/checks/virtual-hosts": checks.virtual_hosts,
+        "health/checks/node-is-quorum-critical": checks.alone,
+        "health/checks/node-is-mirror-sync-critical": checks.alone,
+        "health/checks/certificate-expiration/{within}/{unit}": checks.certificate_expiration,
+        "health/checks/is-in-service": checks.is_in_service,
+        "healthchecks/node": checks.node,
+        "healthchecks/node/{name}": checks.node,
+        "aliveness-test/{vhost}": checks.aliveness,
     }
-    return [
-        *(Route(f"/api/health/{path}", check) for path, check in by_path.items()),
-        Route("/api/healthchecks/node", checks.node),
-        Route("/api/healthchecks/node/{name}", checks.node),
-        Route("/api/aliveness-test/{vhost}", checks.aliveness),
-    ]
+    return [Route(f"/api/{path}", _for_management_users(check)) for path, check in by_path.items()]
 
 
-class Checks:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
-
-    async def alarms(self, request: Request) -> Response:
+def _for_management_users(check: Check) -> Check:
+    @wraps(check)
+    async def run(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
+        return await check(request)
+
+    return run
+
+
+class Checks(Endpoints):
+    async def alarms(self, request: Request) -> Response:
         raised = self._broker.alarms
         if not raised:
             return ok()
@@ -92,7 +95,6 @@ class Checks:
         return failed(f"resource alarm(s) in effect: {', '.join(sorted(raised.values()))}", alarms=shown)
 
     async def port_listener(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
         given = unquote(request.path_params["port"])
         port = _number(given)
         if not 0 < port < 65536:
@@ -103,17 +105,15 @@ class Checks:
         return ok(port=port)
 
     async def protocol_listener(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
         given = unquote(request.path_params["protocol"]).lower()
         wanted = SAME_PROTOCOL.get(given, given)
-        spoken = sorted({row["protocol"] for row in listeners(self._context)})
-        if wanted not in spoken:
-            return failed("No active listener", missing=wanted, protocols=spoken)
+        served = sorted({row["protocol"] for row in listeners(self._context)})
+        if wanted not in served:
+            return failed("No active listener", missing=wanted, protocols=served)
         return ok(protocol=wanted)
 
     async def virtual_hosts(self, request: Request) -> Response:
         """A virtual host is running as long as the broker can store messages."""
-        refuse_unless_role(request, MANAGEMENT)
         if self._broker.is_lost:
             down = [{"vhost": name, "node": self._broker.node_name} for name in sorted(self._broker.vhosts)]
             reason = "Some virtual hosts are down: the store is read-only, restart the broker"
@@ -121,25 +121,22 @@ class Checks:
         return ok()
 
     async def alone(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
         return ok(reason=ALONE)
 
     async def is_in_service(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
         if self._broker.is_stopping:
             return failed("the node is stopping")
         return ok()
 
     async def certificate_expiration(self, request: Request) -> Response:
-        """Whether the certificate of every TLS listener lasts for so long."""
-        refuse_unless_role(request, MANAGEMENT)
+        """Fails if the certificate of the TLS listeners expires within this period."""
         within, unit = (unquote(request.path_params[name]) for name in ("within", "unit"))
         if unit not in DAYS:
             raise BadRequest(f"Time unit not recognised: '{unit[:LONGEST_SHOWN]}'. Supported units: {', '.join(DAYS)}.")
         periods = _number(within)
         if not 0 < periods <= MOST_PERIODS:
-            said = f"'{within[:LONGEST_SHOWN]}' is not a number from 1 to {MOST_PERIODS}"
-            raise BadRequest(f"Invalid expiration value: {said}")
+            problem = f"'{within[:LONGEST_SHOWN]}' is not a number from 1 to {MOST_PERIODS}"
+            raise BadRequest(f"Invalid expiration value: {problem}")
         path = self._context.settings.tls_cert
         if path is None:
             return ok()
@@ -154,11 +151,10 @@ class Checks:
         return ok()
 
     async def node(self, request: Request) -> Response:
-        """The old check that asks for everything at once."""
-        refuse_unless_role(request, MANAGEMENT)
+        """All checks at once, as in older versions of RabbitMQ."""
         name = unquote(request.path_params.get("name", self._broker.node_name))
         if name != self._broker.node_name:
-            raise ObjectNotFound(f"no node '{name}': this is '{self._broker.node_name}', and it stands alone")
+            raise ObjectNotFound(f"no node '{name}': the only node is '{self._broker.node_name}'")
         if self._broker.is_lost or self._broker.alarms:
             return failed(f"resource alarm(s) in effect: {', '.join(self._broker.alarms.values())}")
         return ok()
@@ -166,7 +162,6 @@ class Checks:
     # ---- aliveness
 
     async def aliveness(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
         vhost = vhost_of(request)
         access = access_of(request, vhost)
         access.check("declare queue", ALIVENESS)

@@ -7,6 +7,7 @@ queues and bindings have theirs in import_topology.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from leveret.api.import_plan import Impossible, Plan, Step, name_in, short_text_in, step_to
@@ -85,39 +86,24 @@ def _user_facts(user: User | None) -> tuple[object, ...] | None:
 
 def check_permission(plan: Plan, row: Row) -> Step:
     user, vhost = _user_of(plan, row), plan.vhost_of(row)
-    configure, write, read = (_pattern(row, kind) for kind in ("configure", "write", "read"))
+    patterns = [_pattern(row, kind) for kind in ("configure", "write", "read")]
     permissions = plan.broker.permissions
-    after = Permission(user, vhost, configure, write, read)
-    return step_to(
-        "permissions",
-        user,
-        vhost,
-        permissions.get(user, vhost),
-        after,
-        lambda: permissions.set(user, vhost, configure, write, read),
-    )
+    apply = partial(permissions.set, user, vhost, *patterns)
+    return step_to("permissions", user, vhost, permissions.get(user, vhost), Permission(user, vhost, *patterns), apply)
 
 
 def check_topic_permission(plan: Plan, row: Row) -> Step:
     user, vhost = _user_of(plan, row), plan.vhost_of(row)
     exchange = short_text_in(row, "exchange")
-    write, read = _pattern(row, "write"), _pattern(row, "read")
-    permissions = plan.broker.permissions
-    after = TopicPermission(user, vhost, exchange, write, read)
-    return step_to(
-        "topic_permissions",
-        user,
-        vhost,
-        plan.topic_rules.get((user, vhost, exchange)),
-        after,
-        lambda: permissions.set_topic(user, vhost, exchange, write, read),
-    )
+    rule = (user, vhost, exchange, _pattern(row, "write"), _pattern(row, "read"))
+    before, after = plan.topic_rules.get((user, vhost, exchange)), TopicPermission(*rule)
+    return step_to("topic_permissions", user, vhost, before, after, partial(plan.broker.permissions.set_topic, *rule))
 
 
 def _user_of(plan: Plan, row: Row) -> str:
     user = name_in(row, "user")
     if user not in plan.users:
-        raise Impossible(f"user '{user}' not found", "make the user first, or have the file define it under 'users'")
+        raise Impossible(f"user '{user}' not found", "create the user first, or add it to the file under 'users'")
     return user
 
 
@@ -136,7 +122,7 @@ def check_parameter(plan: Plan, row: Row) -> Step:
     if component not in COMPONENTS:
         raise Impossible(
             f"component {component} not found: known components are {', '.join(COMPONENTS)}",
-            f"leave the parameter out: this broker has nothing that reads parameters of '{component}'",
+            f"remove the parameter: this broker does not support component '{component}'",
         )
     if component != LIMITS:
         operator = component == POLICY_COMPONENTS[True]
@@ -146,14 +132,11 @@ def check_parameter(plan: Plan, row: Row) -> Step:
     plan.limits[vhost] = limits
     here = plan.here(vhost)
     before = {} if here is None else vhost_limits_of(here)
-    return step_to(
-        "parameters",
-        name,
-        vhost,
-        None if limits and not before else before,
-        limits,
-        lambda: set_vhost_limits(plan.broker, plan.broker.vhost(vhost), limits),
-    )
+
+    def apply() -> None:
+        set_vhost_limits(plan.broker, plan.broker.vhost(vhost), limits)
+
+    return step_to("parameters", name, vhost, None if limits and not before else before, limits, apply)
 
 
 def check_global_parameter(plan: Plan, row: Row) -> Step:
@@ -161,14 +144,8 @@ def check_global_parameter(plan: Plan, row: Row) -> Step:
     if "value" not in row:
         raise BadRequest(f"global parameter '{name}' has no 'value'")
     value = row["value"]
-    return step_to(
-        "global_parameters",
-        name,
-        None,
-        plan.globals.get(name),
-        value,
-        lambda: plan.broker.parameters.put(name, value),
-    )
+    apply = partial(plan.broker.parameters.put, name, value)
+    return step_to("global_parameters", name, None, plan.globals.get(name), value, apply)
 
 
 def check_policy(plan: Plan, row: Row) -> Step:
@@ -196,5 +173,5 @@ def _refuse_slow(policy: Policy, vhost: Vhost) -> None:
         touched_by(vhost, policy)
     except TimeoutError:
         raise Impossible(
-            f"{policy.label}: pattern {policy.pattern!r} takes too long on names that are there", "write a simpler one"
+            f"{policy.label}: pattern {policy.pattern!r} takes too long to match existing names", "use a simpler one"
         ) from None

@@ -1,4 +1,4 @@
-"""What an import of definitions is going to do: steps, problems, and the names that will be there."""
+"""The plan of an import of definitions: its steps and problems, and the objects that it creates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = tuple[str, str]  # virtual host, name
 
 
 class Impossible(LeveretError):
-    """Cannot be taken, for a cause that has a remedy of its own."""
+    """A definition that cannot be imported, with its own remedy."""
 
     def __init__(self, cause: str, remedy: str) -> None:
         super().__init__(cause)
@@ -33,11 +33,11 @@ class Step(NamedTuple):
     name: str
     vhost: str | None
     state: State
-    apply: Callable[[], None] | None  # None: nothing to do
+    apply: Callable[[], None] | None  # None: no change
 
 
 class Plan:
-    """What was found so far. Names in it are of what is here, or will be."""
+    """The steps and problems so far, and the names of existing and planned objects."""
 
     def __init__(self, broker: Broker, into: str | None) -> None:
         self.broker = broker
@@ -47,12 +47,12 @@ class Plan:
         self.ignored: list[str] = []
         self.vhosts = {*broker.vhosts}
         self.users = {user.name for user in broker.users.list()}
-        self.exchanges: dict[Key, Exchange] = {}  # made for the plan only
+        self.exchanges: dict[Key, Exchange] = {}  # planned ones; they are not declared
         self.queues: dict[Key, tuple[object, ...]] = {}
         self.limits: dict[str, Mapping[str, int]] = {}
         self.topic_rules = {(rule.user, rule.vhost, rule.exchange): rule for rule in broker.permissions.list_topic()}
         self.globals = broker.parameters.all()
-        self.to_hash: str | None = None  # the password of the user that was looked at last
+        self.to_hash: str | None = None  # the password of the user that was checked last
         self.made_hashes: dict[str, str] = {}
 
     def vhost_of(self, row: Row) -> str:
@@ -61,7 +61,7 @@ class Plan:
         assert isinstance(name, str)
         if name not in self.vhosts:
             raise Impossible(
-                f"vhost '{name}' not found", "make the vhost first, or have the file define it under 'vhosts'"
+                f"vhost '{name}' not found", "create the vhost first, or add it to the file under 'vhosts'"
             )
         return name
 
@@ -83,7 +83,7 @@ class Plan:
 
 
 def step_to(kind: str, name: str, vhost: str | None, before: object, after: object, apply: Callable[[], None]) -> Step:
-    """``before`` None: there is nothing yet."""
+    """``before`` is None if the object does not exist."""
     if before is None:
         return Step(kind, name, vhost, "created", apply)
     return Step(kind, name, vhost, "existing", None) if before == after else Step(kind, name, vhost, "changed", apply)
@@ -95,7 +95,7 @@ def name_in(row: Row, key: str = "name") -> str:
 
 
 def short_text_in(row: Row, name: str) -> str:
-    """As AMQP has it: up to 255 bytes, of which none need be a letter."""
+    """A short string of AMQP: up to 255 bytes, with any characters."""
     text = row.get(name)
     if not isinstance(text, str) or not is_encodable(text):
         raise BadRequest(f"'{name}' must be a string, not {excerpt(text)}")
@@ -105,7 +105,7 @@ def short_text_in(row: Row, name: str) -> str:
 
 
 def amqp_name_in(row: Row, key: str = "name") -> str:
-    """Of an exchange or a queue."""
+    """The name of an exchange or a queue."""
     name = row.get(key)
     if not isinstance(name, str) or not is_encodable(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
         raise BadRequest(f"'{key}' must be a string of 1 to {LONGEST_NAME} bytes, not {excerpt(name)}")

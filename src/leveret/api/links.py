@@ -14,25 +14,22 @@ from leveret.api.context import ApiContext
 from leveret.http.authorization import seen_vhost
 from leveret.http.listings import list_response
 from leveret.http.roles import MONITORING, refuse_unless_role
+from leveret.http.rows import made_rows
 
-SHOVELS, LINKS = "/api/shovels", "/api/federation-links"
+LINKS = "/api/federation-links"
+PATHS = (
+    *("/api/shovels", "/api/shovels/{vhost}"),
+    *(LINKS, f"{LINKS}/state/{{state}}", f"{LINKS}/{{vhost}}", f"{LINKS}/{{vhost}}/state/{{state}}"),
+)
+
+LINK_ROWS = made_rows("name", "vhost")
 
 
 def routes(context: ApiContext) -> list[Route]:
-    async def of_all(request: Request) -> Response:
+    async def no_rows(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_response(context, request, [])
+        if "vhost" in request.path_params:
+            seen_vhost(request)
+        return await list_response(context, request, [], LINK_ROWS)
 
-    async def of_vhost(request: Request) -> Response:
-        refuse_unless_role(request, MONITORING)
-        seen_vhost(request)
-        return await list_response(context, request, [])
-
-    return [
-        Route(SHOVELS, of_all),
-        Route(f"{SHOVELS}/{{vhost}}", of_vhost),
-        Route(LINKS, of_all),
-        Route(f"{LINKS}/state/{{state}}", of_all),
-        Route(f"{LINKS}/{{vhost}}", of_vhost),
-        Route(f"{LINKS}/{{vhost}}/state/{{state}}", of_vhost),
-    ]
+    return [Route(path, no_rows) for path in PATHS]

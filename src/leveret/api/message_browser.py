@@ -78,7 +78,7 @@ class Sieve(NamedTuple):
         return len(message[0]) > (LARGEST_SEARCHED if self.json is None else LARGEST_JSON)
 
     def takes_head(self, message: Message) -> bool:
-        """By all that does not need the body."""
+        """The filters that do not need the body."""
         if self.selector is not None and not self.selector(message):
             return False
         if self.headers and not self._has_headers(message):
@@ -97,7 +97,7 @@ class Sieve(NamedTuple):
 
 
 class Takes(Protocol):
-    """A message is wanted if all hold; the body is asked last."""
+    """A filter. A message matches if its head and its body do; the body is checked last."""
 
     @property
     def reads_bodies(self) -> bool: ...
@@ -110,12 +110,12 @@ class Takes(Protocol):
 
 
 class TimedSieve:
-    """A sieve that knows when it has worked for long enough: headers by the dozen, or JSON, take their time."""
+    """A filter that measures its time, since many headers or JSON bodies are slow to filter."""
 
     def __init__(self, sieve: Takes) -> None:
         self._sieve = sieve
         self._seconds = 0.0
-        self.too_large = 0  # messages that would have had to be read
+        self.too_large = 0  # messages that are too large to be searched
 
     def takes(self, message: Message) -> bool:
         began = perf_counter()
@@ -132,7 +132,7 @@ class TimedSieve:
         return self._sieve.reads_bodies
 
     def is_tired(self) -> bool:
-        """After that it is fresh again."""
+        """Whether the time of a step is used up; resets the time."""
         if self._seconds < STEP_SECONDS:
             return False
         self._seconds = 0.0
@@ -140,7 +140,7 @@ class TimedSieve:
 
 
 def sieve_of(query: Mapping[str, str]) -> Sieve | None:
-    """None: everything is wanted."""
+    """None if the query has no filter."""
     selector, contains = text_of(query, "selector", ""), text_of(query, "contains", "")
     headers = tuple((name.removeprefix(HEADER), text) for name, text in query.items() if name.startswith(HEADER))
     path, death = text_of(query, "json", ""), wanted_death(query)
@@ -156,7 +156,7 @@ def sieve_of(query: Mapping[str, str]) -> Sieve | None:
 
 
 def sieve_texts(given: Mapping[str, object]) -> dict[str, str]:
-    """What of a JSON object describes a sieve, under the names that a query has."""
+    """The filters in a JSON object, by their names in a query."""
     names = [name for name in given if name in TEXTS or name.startswith((HEADER, DEATH))]
     return {name: text_of(given, name) for name in names}
 
@@ -184,7 +184,7 @@ def _inside(value: object, part: str) -> object:
 
 
 def _is_same(found: object, value: object) -> bool:
-    """True is no 1 here, and what is not there equals nothing."""
+    """True does not equal 1, and a missing value does not equal anything."""
     if found is NOTHING or value is NOTHING or isinstance(found, bool) != isinstance(value, bool):
         return False
     return found == value
@@ -196,7 +196,7 @@ def _shown(value: object) -> str:
 
 
 class Look(Browse):
-    """``await look.until_over()``, then ``found`` has the messages. ``is_complete``: it came to the queue's end."""
+    """``await look.until_over()``, then read ``found``. ``is_complete``: the whole queue was browsed."""
 
     def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, sieve: Sieve | None, limit: int) -> None:
         self._sieve = None if sieve is None else TimedSieve(sieve)
@@ -211,7 +211,7 @@ class Look(Browse):
 
     @property
     def too_large(self) -> int:
-        """Messages that the filter could not read."""
+        """Messages that were too large for the filter."""
         return 0 if self._sieve is None else self._sieve.too_large
 
     async def until_over(self) -> None:

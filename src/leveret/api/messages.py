@@ -1,8 +1,7 @@
-"""Messages: publish one, get some, and look at those that wait without taking them.
+"""Messages: publish, get and browse them.
 
-Getting takes messages out of the queue, and what is to go back goes back before the answer is sent. Looking (browse)
-changes nothing at all, works on streams too, and is bounded: in the messages that are shown, in those that are looked
-at for a filter, and in bytes.
+Get removes messages from the queue; those to be requeued are requeued before the response is sent. Browse changes
+nothing, works on streams too, and is limited in the messages returned, the messages read for a filter, and bytes.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ class _Messages:
                 got = await self._take(session, session.caller.queue_to("get", name), count)
                 _settle(session, mode)
         finally:
-            session.close()  # gives back whatever is not settled
+            session.close()  # requeues messages that are not settled
         await wait_until_durable(self._context.broker)
 
         def made() -> bytes:
@@ -106,7 +105,7 @@ class _Messages:
         return json_bytes_response(await self._context.in_worker(made))
 
     async def _take(self, session: LocalSession, queue: DeclaredQueue, count: int) -> list[tuple[Delivered, int]]:
-        """Each with the number of messages that were ready behind it."""
+        """Each with the number of ready messages that were left in the queue."""
         got: list[tuple[Delivered, int]] = []
         size, time_slice = 0, TimeSlice()
         while len(got) < count and size < MOST_BYTES:
@@ -120,7 +119,7 @@ class _Messages:
         return got
 
     async def _loaded(self, queue: DeclaredQueue) -> None:
-        """Until the first message is in memory, if there is one."""
+        """Return when the first message, if there is one, is in memory."""
         while queue.alive:
             loaded = asyncio.Event()
             if not queue.when_loaded(loaded.set):
@@ -160,7 +159,7 @@ class _Messages:
 
 
 def most_bytes_of_publish(max_message_size: int) -> int:
-    """What the largest message needs as base64, with what stands around it."""
+    """The size of a request with the largest message in base64."""
     return min(LARGEST_PUBLISH, -(-max_message_size // 3) * 4 + LARGEST_BODY)
 
 

@@ -10,7 +10,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.views.connection import Told
 from leveret.api.views.node import (
     MOST_PROCESSES,
     Reading,
@@ -22,6 +21,7 @@ from leveret.api.views.node import (
 from leveret.http.errors import ObjectNotFound
 from leveret.http.listings import list_response, object_response
 from leveret.http.roles import MONITORING, refuse_unless_role
+from leveret.http.rows import Row, made_rows
 from leveret.stats.samples import windows_of
 from leveret.version import VERSION
 
@@ -33,21 +33,18 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_response(context, request, [await _node(context, readings, request)])
+        return await list_response(context, request, [await _node(context, readings, request)], made_rows())
 
     async def show(request: Request) -> Response:
-        refuse_unless_role(request, MONITORING)
-        _refuse_stranger(context, request)
+        _refuse_other_nodes(context, request)
         return object_response(request, await _node(context, readings, request))
 
     async def memory(request: Request) -> Response:
-        refuse_unless_role(request, MONITORING)
-        _refuse_stranger(context, request)
+        _refuse_other_nodes(context, request)
         return object_response(request, {"memory": _memory(context, await readings.take())})
 
     async def shares(request: Request) -> Response:
-        refuse_unless_role(request, MONITORING)
-        _refuse_stranger(context, request)
+        _refuse_other_nodes(context, request)
         return object_response(request, {"memory": _shares(_memory(context, await readings.take()))})
 
     return [
@@ -58,13 +55,14 @@ def routes(context: ApiContext) -> list[Route]:
     ]
 
 
-def _refuse_stranger(context: ApiContext, request: Request) -> None:
+def _refuse_other_nodes(context: ApiContext, request: Request) -> None:
+    refuse_unless_role(request, MONITORING)
     name, own = unquote(request.path_params["name"]), context.broker.node_name
     if name != own:
-        raise ObjectNotFound(f"no node '{name}': this is '{own}', and it stands alone")
+        raise ObjectNotFound(f"no node '{name}': the only node is '{own}'")
 
 
-async def _node(context: ApiContext, readings: Readings, request: Request) -> Told:
+async def _node(context: ApiContext, readings: Readings, request: Request) -> Row:
     reading = await readings.take()
     counted = context.stats.of_node(windows_of(request.query_params))
     rates = {f"{name}_details": {"rate": readings.rate(field)} for name, field in CHANGING}
@@ -77,7 +75,7 @@ async def _node(context: ApiContext, readings: Readings, request: Request) -> To
     }
 
 
-def _facts(context: ApiContext) -> Told:
+def _facts(context: ApiContext) -> Row:
     broker = context.broker
     return {
         "name": broker.node_name,
@@ -107,7 +105,7 @@ def _facts(context: ApiContext) -> Told:
     }
 
 
-def _used(context: ApiContext, reading: Reading) -> Told:
+def _used(context: ApiContext, reading: Reading) -> Row:
     broker = context.broker
     sockets, most_files = reading.sockets, reading.most_files or 0
     return {
@@ -126,8 +124,8 @@ def _used(context: ApiContext, reading: Reading) -> Told:
     }
 
 
-def _memory(context: ApiContext, reading: Reading) -> Told:
-    """What is counted, by name; all else is the rest. Queues share bodies, so the sum may be above the total."""
+def _memory(context: ApiContext, reading: Reading) -> Row:
+    """By category, and the rest. Queues share message bodies, so the sum can exceed the total."""
     counted = context.broker.memory_users.breakdown()
     used = sum(counted.values())
     total = reading.memory if reading.memory is not None else used
@@ -139,8 +137,8 @@ def _memory(context: ApiContext, reading: Reading) -> Told:
     }
 
 
-def _shares(memory: Told) -> Told:
-    """Of the whole, in hundredths, rounded up as RabbitMQ does."""
+def _shares(memory: Row) -> Row:
+    """In percent of the total, rounded up as by RabbitMQ."""
     total = max(memory["total"]["rss"], 1)
     parts = {part: -(-size * 100 // total) for part, size in memory.items() if isinstance(size, int)}
     return {"total": 100} | parts

@@ -7,14 +7,12 @@ figures of the node.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.views.connection import Told
 from leveret.api.views.node import (
     CLUSTER_NAME,
     ERLANG_VERSION,
@@ -40,6 +38,7 @@ from leveret.http.roles import (
     refuse_unless_role,
     visible_vhosts,
 )
+from leveret.http.rows import Row
 from leveret.stats.samples import windows_of
 from leveret.stats.stats import INTERVAL, KEPT, MINUTES, RECENT
 from leveret.stats.totals import Totals, open_connections
@@ -70,11 +69,11 @@ def routes(context: ApiContext) -> list[Route]:
         return json_response([])
 
     async def auth(request: Request) -> Response:
-        """Open to all: a management UI asks before it shows its login."""
+        """Without login: a management UI requests this before it shows its login form."""
         return json_response({"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
     async def rebalance(request: Request) -> Response:
-        """One node has every queue already."""
+        """No effect: all queues are on this node."""
         refuse_unless_role(request, ADMINISTRATOR)
         return no_content()
 
@@ -91,7 +90,7 @@ def routes(context: ApiContext) -> list[Route]:
     ]
 
 
-def _overview(context: ApiContext, request: Request) -> Told:
+def _overview(context: ApiContext, request: Request) -> Row:
     user = refuse_unless_role(request, MANAGEMENT)
     windows, totals = windows_of(request.query_params), context.stats.totals()
     sees_all = has_role(user, MONITORING)
@@ -120,7 +119,7 @@ def _overview(context: ApiContext, request: Request) -> Told:
     return told
 
 
-def _versions() -> Told:
+def _versions() -> Row:
     return {
         "product_name": "Leveret",
         "product_version": VERSION,
@@ -131,7 +130,7 @@ def _versions() -> Told:
     }
 
 
-def _objects(totals: Totals, names: Iterable[str]) -> dict[str, Any]:
+def _objects(totals: Totals, names: Iterable[str]) -> Row:
     vhosts = [totals.vhosts[name] for name in names if name in totals.vhosts]
     return {
         name: sum(getattr(vhost, name) for vhost in vhosts)
@@ -139,7 +138,7 @@ def _objects(totals: Totals, names: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def _own_peers(context: ApiContext, user: User) -> dict[str, Any]:
-    """As many as are listed for this user (api_connections.py)."""
+def _own_peers(context: ApiContext, user: User) -> Row:
+    """The number of connections that are listed for this user (api/connections.py)."""
     own = [each for each in open_connections(context.broker) if each.user.name == user.name]
     return {"connections": len(own), "channels": sum(len(each.channels) for each in own)}

@@ -6,11 +6,14 @@ policies are listed only if their component is requested. Components that the br
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, routes_of, vhost_lists
 from leveret.api.views.parameter import (
     COMPONENTS,
     VHOST_LIMITS,
@@ -21,15 +24,14 @@ from leveret.api.views.parameter import (
     vhost_limits_of,
 )
 from leveret.api.views.user import USER_LIMITS, limit_of, limits_of
+from leveret.auth.users import User
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
-from leveret.errors import PreconditionFailed
+from leveret.http.amqp_values import as_bad_request
 from leveret.http.authorization import name_of, role_to_change, seen_vhost, vhost_to_change
 from leveret.http.bodies import read_object
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import list_response, object_response
-from leveret.http.responses import no_content, put_response
+from leveret.http.listings import object_response
 from leveret.http.roles import (
     ADMINISTRATOR,
     MANAGEMENT,
@@ -39,58 +41,49 @@ from leveret.http.roles import (
     refuse_unless_role,
     visible_vhosts,
 )
-from leveret.http.rows import Row
+from leveret.http.rows import Row, made_rows
+
+PARAMETER_ROWS = made_rows("value", "vhost", "component", "name")
+GLOBAL_ROWS = made_rows("name", "value")
+VHOST_LIMIT_ROWS, USER_LIMIT_ROWS = made_rows("vhost", "value"), made_rows("user", "value")
 
 
 def routes(context: ApiContext) -> list[Route]:
     parameters, globals_, limits = Parameters(context), GlobalParameters(context), Limits(context)
-    component, one = "/api/parameters/{component}", "/api/parameters/{component}/{vhost}/{name}"
-    one_global = "/api/global-parameters/{name}"
-    vhost_limit, user_limit = "/api/vhost-limits/{vhost}", "/api/user-limits/{user}"
+    one, one_global = "/api/parameters/{component}/{vhost}/{name}", "/api/global-parameters/{name}"
+    of_vhost, of_user = "/api/vhost-limits/{vhost}/{name}", "/api/user-limits/{user}/{name}"
     return [
         Route("/api/parameters", parameters.all),
-        Route(component, parameters.of_component),
-        Route(f"{component}/{{vhost}}", parameters.of_vhost),
-        Route(one, parameters.show),
-        Route(one, parameters.put, methods=["PUT"]),
-        Route(one, parameters.delete, methods=["DELETE"]),
+        Route("/api/parameters/{component}", parameters.of_component),
+        Route("/api/parameters/{component}/{vhost}", parameters.of_vhost),
+        *routes_of(one, GET=parameters.show, PUT=parameters.put, DELETE=parameters.delete),
         Route("/api/global-parameters", globals_.all),
-        Route(one_global, globals_.show),
-        Route(one_global, globals_.put, methods=["PUT"]),
-        Route(one_global, globals_.delete, methods=["DELETE"]),
-        Route("/api/vhost-limits", limits.of_vhosts),
-        Route(vhost_limit, limits.of_vhost),
-        Route(f"{vhost_limit}/{{name}}", limits.put_of_vhost, methods=["PUT"]),
-        Route(f"{vhost_limit}/{{name}}", limits.delete_of_vhost, methods=["DELETE"]),
+        *routes_of(one_global, GET=globals_.show, PUT=globals_.put, DELETE=globals_.delete),
+        *vhost_lists(context, "/api/vhost-limits", VHOST_LIMIT_ROWS, _vhost_rows),
+        *routes_of(of_vhost, PUT=limits.put_of_vhost, DELETE=limits.delete_of_vhost),
         Route("/api/user-limits", limits.of_users),
-        Route(user_limit, limits.of_user),
-        Route(f"{user_limit}/{{name}}", limits.put_of_user, methods=["PUT"]),
-        Route(f"{user_limit}/{{name}}", limits.delete_of_user, methods=["DELETE"]),
+        Route("/api/user-limits/{user}", limits.of_user),
+        *routes_of(of_user, PUT=limits.put_of_user, DELETE=limits.delete_of_user),
     ]
 
 
-class Parameters:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
-
+class Parameters(Endpoints):
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         rows = [row for vhost in visible_vhosts(request) for row in parameters_of(vhost)]
-        return await self._listed(request, [row for row in rows if row["component"] != POLICY_COMPONENTS[False]])
+        without_policies = [row for row in rows if row["component"] != POLICY_COMPONENTS[False]]
+        return await self._listed(request, without_policies, PARAMETER_ROWS)
 
     async def of_component(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         component = name_of(request, "component")
         rows = [row for vhost in visible_vhosts(request) for row in parameters_of(vhost, component)]
-        return await self._listed(request, rows)
+        return await self._listed(request, rows, PARAMETER_ROWS)
 
     async def of_vhost(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
-        return await self._listed(request, parameters_of(seen_vhost(request), name_of(request, "component")))
-
-    async def _listed(self, request: Request, rows: list[Row]) -> Response:
-        return await list_response(self._context, request, rows)
+        rows = parameters_of(seen_vhost(request), name_of(request, "component"))
+        return await self._listed(request, rows, PARAMETER_ROWS)
 
     async def show(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
@@ -100,21 +93,17 @@ class Parameters:
         vhost = self._to_change(request)
         component, name = name_of(request, "component"), name_of(request, "name")
         value = (await read_object(request, required=["value"]))["value"]
-        vhost = self._to_change(request)  # it may have gone while the body came
+        vhost = self._to_change(request)  # again: it may have been deleted until the body was received
         is_new = name not in [row["name"] for row in parameters_of(vhost, component)]
-        try:
+        with as_bad_request():
             put_parameter(self._broker, vhost, component, name, value)
-        except PreconditionFailed as problem:
-            raise BadRequest(problem.text) from None
-        await wait_until_durable(self._broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost = self._to_change(request)
         row = self._row(request, vhost)
         drop_parameter(self._broker, vhost, row["component"], row["name"])
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     def _to_change(self, request: Request) -> Vhost:
         refuse_unless_role(request, POLICYMAKER)
@@ -131,17 +120,13 @@ class Parameters:
         raise ObjectNotFound(f"no parameter '{name}' of component '{component}' in vhost '{vhost.name}'")
 
 
-class GlobalParameters:
-    """Values that tools keep here; none changes what the broker does."""
-
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
+class GlobalParameters(Endpoints):
+    """Values that tools store; they have no effect on the broker."""
 
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         rows = [{"name": name, "value": value} for name, value in self._broker.parameters.all().items()]
-        return await list_response(self._context, request, rows)
+        return await self._listed(request, rows, GLOBAL_ROWS)
 
     async def show(self, request: Request) -> Response:
         name = self._existing(request)
@@ -153,37 +138,24 @@ class GlobalParameters:
         value = (await read_object(request, required=["value"]))["value"]
         is_new = name not in self._broker.parameters
         self._broker.parameters.put(name, value)
-        await wait_until_durable(self._broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
         self._broker.parameters.drop(self._existing(request))
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     def _existing(self, request: Request) -> str:
         refuse_unless_role(request, POLICYMAKER)
         name = name_of(request, "name")
         if name not in self._broker.parameters:
-            raise ObjectNotFound(f"no global parameter '{name}': a PUT here makes it")
+            raise ObjectNotFound(f"no global parameter '{name}': create it with PUT")
         return name
 
 
-class Limits:
-    """Set and taken away by administrators; a negative limit is none."""
-
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
+class Limits(Endpoints):
+    """Changed by administrators only. A negative limit is no limit."""
 
     # ---- of virtual hosts
-
-    async def of_vhosts(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
-        return await list_response(self._context, request, visible_vhosts(request), _vhost_row)
-
-    async def of_vhost(self, request: Request) -> Response:
-        return await list_response(self._context, request, [seen_vhost(request)], _vhost_row)
 
     async def put_of_vhost(self, request: Request) -> Response:
         name = self._limit(request, VHOST_LIMITS)
@@ -197,8 +169,7 @@ class Limits:
 
     async def _limit_vhost(self, vhost: Vhost, name: str, value: int | None) -> Response:
         set_vhost_limits(self._broker, vhost, {**vhost_limits_of(vhost), name: value})
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     # ---- of users
 
@@ -206,17 +177,18 @@ class Limits:
         """The limits of all users for monitoring and administrator, else those of the user of the request."""
         asking = refuse_unless_role(request, MANAGEMENT)
         sees_all = has_role(asking, MONITORING)
-        names = [user.name for user in self._broker.users.list() if sees_all or user.name == asking.name]
-        return await list_response(self._context, request, names, self._user_row)
+        users = [user for user in self._broker.users.list() if sees_all or user.name == asking.name]
+        return await self._listed(request, _user_rows(users), USER_LIMIT_ROWS)
 
     async def of_user(self, request: Request) -> Response:
         asking = refuse_unless_role(request, MANAGEMENT)
         name = name_of(request, "user")
         if name != asking.name:
             refuse_unless_role(request, MONITORING)
-        if name not in self._broker.users:
+        user = self._broker.users.get(name)
+        if user is None:
             raise ObjectNotFound(f"user '{name}' not found: name an existing one, percent-encoded, in the path")
-        return await list_response(self._context, request, [name], self._user_row)
+        return await self._listed(request, _user_rows([user]), USER_LIMIT_ROWS)
 
     async def put_of_user(self, request: Request) -> Response:
         name = self._limit(request, USER_LIMITS)
@@ -229,20 +201,12 @@ class Limits:
     async def _limit_user(self, request: Request, name: str, value: int | None) -> Response:
         user = self._broker.users.get(name_of(request, "user"))
         if user is None:
-            raise BadRequest(
-                f"user '{name_of(request, 'user')}' not found: limits are for existing users, make it first"
-            )
+            raise BadRequest(f"user '{name_of(request, 'user')}' not found: create the user first")
         limits: dict[str, int | None] = {**limits_of(user), name: value}
         self._broker.users.set_limits(
             user.name, max_connections=limits.get("max-connections"), max_channels=limits.get("max-channels")
         )
-        await wait_until_durable(self._broker)
-        return no_content()
-
-    def _user_row(self, name: str) -> Row | None:
-        user = self._broker.users.get(name)
-        limits = {} if user is None else limits_of(user)
-        return {"user": name, "value": limits} if limits else None
+        return await self._changed()
 
     def _limit(self, request: Request, known: tuple[str, ...]) -> str:
         refuse_unless_role(request, ADMINISTRATOR)
@@ -252,6 +216,11 @@ class Limits:
         return name
 
 
-def _vhost_row(vhost: Vhost) -> Row | None:
-    limits = vhost_limits_of(vhost)
-    return {"vhost": vhost.name, "value": limits} if limits else None
+def _vhost_rows(request: Request, vhosts: Sequence[Vhost]) -> list[Row]:
+    found = [(vhost.name, vhost_limits_of(vhost)) for vhost in vhosts]
+    return [{"vhost": name, "value": limits} for name, limits in found if limits]
+
+
+def _user_rows(users: Iterable[User]) -> list[Row]:
+    found = [(user.name, limits_of(user)) for user in users]
+    return [{"user": name, "value": limits} for name, limits in found if limits]

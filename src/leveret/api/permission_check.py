@@ -1,4 +1,4 @@
-"""Whether a user may do something, and which permission decides. Administrators may ask for any user; nothing is done.
+"""Explains whether a user may perform an action, and which permission decides. For administrators also of other users.
 
 GET /api/permission-check?user=anna&vhost=/&action=bind queue&name=orders&exchange=shop&routing_key=order.*
 GET /api/permission-check?vhost=/&action=declare exchange&name=shop&arguments={"x-implicit-bindings": true}
@@ -15,15 +15,16 @@ from starlette.routing import Route
 
 from leveret.api.access_checks import ACTIONS, Action, Attempt, checks_of
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints
 from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_values import as_bad_request, short_text_of, table_of
 from leveret.http.bodies import decode_object
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import list_response, object_response
+from leveret.http.listings import object_response
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role
-from leveret.http.rows import Row
+from leveret.http.rows import Field, Row, RowDescription
 from leveret.http.values import excerpt, query_parameter
 
 
@@ -35,15 +36,11 @@ def routes(context: ApiContext) -> list[Route]:
     ]
 
 
-class Question:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
-
+class Question(Endpoints):
     async def actions(self, request: Request) -> Response:
-        """The operations that can be asked about, and what each of them takes."""
+        """The actions that can be checked, and the parameters of each."""
         refuse_unless_role(request, MANAGEMENT)
-        return await list_response(self._context, request, ACTIONS, _action_row)
+        return await self._listed(request, ACTIONS.items(), ACTION_ROWS)
 
     async def answer(self, request: Request) -> Response:
         user = _user_asked_about(request, self._broker)
@@ -57,20 +54,20 @@ class Question:
             return object_response(request, _decision(word, attempt))
 
 
-def _action_row(word: str) -> Row:
-    action = ACTIONS[word]
-    return {
-        "name": word,
-        "what": action.what,
-        "exchange": action.other,
-        "needs_exchange": action.needs_other,
-        "takes_routing_key": action.takes_key,
-        "takes_arguments": bool(action.other_argument),
-    }
+ACTION_ROWS: RowDescription[tuple[str, Action]] = RowDescription(
+    [
+        Field(("name",), lambda item: item[0]),
+        Field(("what",), lambda item: item[1].what),
+        Field(("exchange",), lambda item: item[1].other),
+        Field(("needs_exchange",), lambda item: item[1].needs_other),
+        Field(("takes_routing_key",), lambda item: item[1].takes_key),
+        Field(("takes_arguments",), lambda item: bool(item[1].other_argument)),
+    ]
+)
 
 
 def _user_asked_about(request: Request, broker: Broker) -> str:
-    """The user in the query; without one, the user that asks."""
+    """The user in the query, by default the user of the request."""
     asking = refuse_unless_role(request, MANAGEMENT).name
     user = query_parameter(request, "user", asking)
     if user != asking:
@@ -94,9 +91,9 @@ def _attempt(request: Request, action: Action, access: UserAccess) -> Attempt:
     if action.what != "queue" and name == DEFAULT_EXCHANGE:
         name = ""
     if action.what == "queue" and not name:
-        raise BadRequest("'name' is missing: name the queue that it is about")
+        raise BadRequest("'name' is missing: pass the name of the queue")
     if action.needs_other and not other:
-        raise BadRequest(f"'exchange' is missing: name the {action.other}")
+        raise BadRequest(f"'exchange' is missing: pass the name of the {action.other}")
     second = (other if other != DEFAULT_EXCHANGE else "") if other and action.other else None
     key = short_text_of(given, "routing_key") if "routing_key" in given else None
     return Attempt(access, name, second, key, _arguments(request, action, second))

@@ -1,73 +1,50 @@
-"""What users may do in virtual hosts: permissions, and those by routing key on topic exchanges."""
+"""Permissions of users in virtual hosts, and topic permissions: by routing key at topic exchanges."""
 
 from __future__ import annotations
+
+from dataclasses import asdict, fields
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, routes_of
 from leveret.auth.permissions import Permission, TopicPermission
 from leveret.errors import ConfigError
 from leveret.http.amqp_values import exchange_name
 from leveret.http.authorization import LONGEST_NAME, name_of
 from leveret.http.bodies import read_object
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import list_response, object_response
-from leveret.http.responses import no_content, put_response
+from leveret.http.listings import object_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.http.rows import Row
+from leveret.http.rows import RowDescription, WholeRows
 from leveret.http.values import excerpt, text_of
 
 KINDS = ("configure", "write", "read")
 
 
-def rule_row(rule: Permission) -> Row:
-    return {
-        "user": rule.user,
-        "vhost": rule.vhost,
-        "configure": rule.configure,
-        "write": rule.write,
-        "read": rule.read,
-    }
-
-
-def topic_row(rule: TopicPermission) -> Row:
-    return {
-        "user": rule.user,
-        "vhost": rule.vhost,
-        "exchange": rule.exchange,
-        "write": rule.write,
-        "read": rule.read,
-    }
+RULE_ROWS: RowDescription[Permission] = WholeRows([each.name for each in fields(Permission)], asdict)
+TOPIC_RULE_ROWS: RowDescription[TopicPermission] = WholeRows([each.name for each in fields(TopicPermission)], asdict)
 
 
 def routes(context: ApiContext) -> list[Route]:
-    rules = Rules(context)
-    topics = TopicRules(context)
-    one, one_topic = "/api/permissions/{vhost}/{user}", "/api/topic-permissions/{vhost}/{user}"
-    of_exchange = one_topic + "/{exchange}"
+    rules, topics = Rules(context), TopicRules(context)
+    of_user = "/api/topic-permissions/{vhost}/{user}"
     return [
         Route("/api/permissions", rules.all),
-        Route(one, rules.show),
-        Route(one, rules.put, methods=["PUT"]),
-        Route(one, rules.delete, methods=["DELETE"]),
+        *routes_of("/api/permissions/{vhost}/{user}", GET=rules.show, PUT=rules.put, DELETE=rules.delete),
         Route("/api/topic-permissions", topics.all),
-        Route(one_topic, topics.show),
-        Route(one_topic, topics.put, methods=["PUT"]),
-        Route(one_topic, topics.delete, methods=["DELETE"]),
-        Route(of_exchange, topics.show_of_exchange),
-        Route(of_exchange, topics.delete_of_exchange, methods=["DELETE"]),
+        *routes_of(of_user, GET=topics.show, PUT=topics.put, DELETE=topics.delete),
+        *routes_of(f"{of_user}/{{exchange}}", GET=topics.show_of_exchange, DELETE=topics.delete_of_exchange),
     ]
 
 
-class _Pairs:
-    """A user and a virtual host, both named in the path. Administrators only."""
+class _Pairs(Endpoints):
+    """A user and a virtual host, both in the path. Administrators only."""
 
     def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
+        super().__init__(context)
         self._permissions = context.broker.permissions
 
     def _pair(self, request: Request) -> tuple[str, str]:
@@ -75,60 +52,57 @@ class _Pairs:
         return name_of(request, "user"), name_of(request, "vhost")
 
     def _existing_pair(self, request: Request) -> tuple[str, str]:
-        """For a PUT, which RabbitMQ answers with 400 if one of them is not there."""
+        """For a PUT, which fails with 400 if one of them does not exist, as in RabbitMQ."""
         user, vhost = self._pair(request)
         if user not in self._broker.users:
-            raise BadRequest(f"user '{user}' not found: permissions are for existing users, make it first")
+            raise BadRequest(f"user '{user}' not found: create the user first")
         if vhost not in self._broker.vhosts:
-            raise BadRequest(f"vhost '{vhost}' not found: permissions are for existing vhosts, make it first")
+            raise BadRequest(f"vhost '{vhost}' not found: create the vhost first")
         return user, vhost
 
 
 class Rules(_Pairs):
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_response(self._context, request, self._permissions.list(), rule_row)
+        return await self._listed(request, self._permissions.list(), RULE_ROWS)
 
     async def show(self, request: Request) -> Response:
-        return object_response(request, rule_row(self._rule(*self._pair(request))))
+        return object_response(request, RULE_ROWS.row(self._rule(*self._pair(request))))
 
     async def put(self, request: Request) -> Response:
         self._existing_pair(request)
         given = await read_object(request, required=KINDS)
         patterns = [text_of(given, kind) for kind in KINDS]
-        user, vhost = self._existing_pair(request)  # one may have gone while the body came
+        user, vhost = self._existing_pair(request)  # again: one may have been deleted until the body was received
         is_new = self._permissions.get(user, vhost) is None
         try:
             self._permissions.set(user, vhost, *patterns)
         except ConfigError as problem:
             raise BadRequest(f"permissions of user '{user}' in vhost '{vhost}': {problem}") from None
-        await wait_until_durable(self._broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
         rule = self._rule(*self._pair(request))
         self._permissions.clear(rule.user, rule.vhost)
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     def _rule(self, user: str, vhost: str) -> Permission:
         rule = self._permissions.get(user, vhost)
         if rule is None:
-            raise ObjectNotFound(f"user '{user}' has no permissions in vhost '{vhost}': a PUT here gives it some")
+            raise ObjectNotFound(f"user '{user}' has no permissions in vhost '{vhost}': set them with PUT")
         return rule
 
 
 class TopicRules(_Pairs):
-    """A user has at most one rule for each exchange of a virtual host; they are shown and deleted together, or alone
-    with the exchange in the path."""
+    """A user has at most one rule per exchange of a virtual host. Without an exchange in the path, all rules of the
+    user are returned or deleted."""
 
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_response(self._context, request, self._permissions.list_topic(), topic_row)
+        return await self._listed(request, self._permissions.list_topic(), TOPIC_RULE_ROWS)
 
     async def show(self, request: Request) -> Response:
-        rules = self._rules(*self._pair(request))
-        return await list_response(self._context, request, rules, topic_row)
+        return await self._listed(request, self._rules(*self._pair(request)), TOPIC_RULE_ROWS)
 
     async def put(self, request: Request) -> Response:
         self._existing_pair(request)
@@ -143,24 +117,21 @@ class TopicRules(_Pairs):
         except ConfigError as problem:
             what = f"topic permissions of user '{user}' in vhost '{vhost}' for exchange '{exchange}'"
             raise BadRequest(f"{what}: {problem}") from None
-        await wait_until_durable(self._broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
         user, vhost = self._pair(request)
         self._rules(user, vhost)
         self._permissions.clear_topic(user, vhost)
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     async def show_of_exchange(self, request: Request) -> Response:
-        return await list_response(self._context, request, [self._rule_of_exchange(request)], topic_row)
+        return await self._listed(request, [self._rule_of_exchange(request)], TOPIC_RULE_ROWS)
 
     async def delete_of_exchange(self, request: Request) -> Response:
         rule = self._rule_of_exchange(request)
         self._permissions.clear_topic(rule.user, rule.vhost, rule.exchange)
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     def _rule_of_exchange(self, request: Request) -> TopicPermission:
         user, vhost = self._pair(request)

@@ -1,7 +1,7 @@
 """Plugins: features that RabbitMQ ships as plugins and Leveret has built in. List, enable, disable.
 
-A PUT enables, a DELETE disables. Both answer with the plugin as it is then. What still uses one that was disabled is
-named in the answer: it goes on working.
+A PUT enables a plugin, a DELETE disables it. Both return the plugin, with the exchanges and policies that use it: those
+of a disabled plugin continue to work.
 """
 
 from __future__ import annotations
@@ -13,37 +13,35 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, routes_of
 from leveret.broker.plugins import PLUGINS, Plugin, find_plugin, uses_keys, uses_type
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import name_of
 from leveret.http.durability import wait_until_durable
-from leveret.http.listings import list_response, object_response
+from leveret.http.listings import object_response
 from leveret.http.responses import json_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.http.rows import Row
+from leveret.http.rows import Row, made_rows
 from leveret.http.time_slice import TimeSlice
 
-ONE = "/api/plugins/{name}"
+PLUGIN_ROWS = made_rows(
+    *("name", "rabbitmq_name", "description", "enabled", "switchable", "bound_to", "exchange_types", "policy_keys"),
+    *("exchanges", "policies", "in_use"),
+)
 
 
 def routes(context: ApiContext) -> list[Route]:
     api = _Plugins(context)
     return [
         Route("/api/plugins", api.list_all),
-        Route(ONE, api.show),
-        Route(ONE, api.enable, methods=["PUT"]),
-        Route(ONE, api.disable, methods=["DELETE"]),
+        *routes_of("/api/plugins/{name}", GET=api.show, PUT=api.enable, DELETE=api.disable),
     ]
 
 
-class _Plugins:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
-
+class _Plugins(Endpoints):
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_response(self._context, request, await self._rows(PLUGINS))
+        return await self._listed(request, await self._rows(PLUGINS), PLUGIN_ROWS)
 
     async def show(self, request: Request) -> Response:
         return object_response(request, await self._row(self._asked(request)))
@@ -51,18 +49,18 @@ class _Plugins:
     async def enable(self, request: Request) -> Response:
         plugin = self._asked(request)
         self._broker.plugins.enable(plugin)
-        return await self._changed(plugin)
+        return await self._switched(plugin)
 
     async def disable(self, request: Request) -> Response:
         plugin = self._asked(request)
         self._broker.plugins.disable(plugin)
-        return await self._changed(plugin)
+        return await self._switched(plugin)
 
     def _asked(self, request: Request) -> Plugin:
         refuse_unless_role(request, ADMINISTRATOR)
         return find_plugin(name_of(request, "name"))
 
-    async def _changed(self, plugin: Plugin) -> Response:
+    async def _switched(self, plugin: Plugin) -> Response:
         await wait_until_durable(self._broker)
         return json_response(await self._row(plugin))
 
@@ -70,7 +68,7 @@ class _Plugins:
         return (await self._rows([plugin]))[0]
 
     async def _rows(self, plugins: Iterable[Plugin]) -> list[Row]:
-        """With all that uses them, which is looked for in short turns."""
+        """With the exchanges and policies that use each plugin, found in time slices."""
         rows = {plugin: self._facts(plugin) for plugin in plugins}
         time_slice = TimeSlice()
         for vhost in [*self._broker.vhosts.values()]:

@@ -1,8 +1,8 @@
-"""Policies and operator policies of virtual hosts, and why a value holds."""
+"""Policies and operator policies of virtual hosts, and the source of each value in effect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -10,19 +10,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, routes_of, vhost_lists
 from leveret.broker.policy import Policy
 from leveret.broker.policy_merge import Explained
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
-from leveret.errors import PreconditionFailed
+from leveret.http.amqp_values import as_bad_request
 from leveret.http.authorization import name_of, role_to_change, seen_vhost, vhost_to_change
 from leveret.http.bodies import read_object
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import list_response, object_response
-from leveret.http.responses import no_content, put_response
-from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
-from leveret.http.rows import Row
+from leveret.http.listings import object_response
+from leveret.http.rows import Row, WholeRows
 from leveret.http.values import text_of
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.exchange import Exchange
@@ -32,14 +30,8 @@ def routes(context: ApiContext) -> list[Route]:
     found: list[Route] = []
     for path, operator in (("/api/policies", False), ("/api/operator-policies", True)):
         policies = Policies(context, operator)
-        one = f"{path}/{{vhost}}/{{name}}"
-        found += [
-            Route(path, policies.all),
-            Route(f"{path}/{{vhost}}", policies.of_vhost),
-            Route(one, policies.show),
-            Route(one, policies.put, methods=["PUT"]),
-            Route(one, policies.delete, methods=["DELETE"]),
-        ]
+        found += vhost_lists(context, path, POLICY_ROWS, policies.found)
+        found += routes_of(f"{path}/{{vhost}}/{{name}}", GET=policies.show, PUT=policies.put, DELETE=policies.delete)
     return [*found, Route("/api/policies-explained/{vhost}/{kind}/{name}", explained)]
 
 
@@ -48,7 +40,7 @@ def policy_row(policy: Policy) -> Row:
 
 
 def policy_value(policy: Policy) -> Row:
-    """As the value of a parameter."""
+    """The policy as the value of a parameter."""
     return {
         "pattern": policy.pattern,
         "apply-to": policy.apply_to,
@@ -58,10 +50,10 @@ def policy_value(policy: Policy) -> Row:
 
 
 def policy_given(given: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """As the arguments of ``Policies.set``, which checks the values."""
+    """The arguments of ``Policies.set``, which checks the values."""
     for name in ("pattern", "definition"):
         if given.get(name) is None:
-            raise BadRequest(f"{what} lacks '{name}': give a pattern and a definition")
+            raise BadRequest(f"{what} lacks '{name}': a policy needs a pattern and a definition")
     return {
         "pattern": given["pattern"],
         "definition": given["definition"],
@@ -70,21 +62,19 @@ def policy_given(given: Mapping[str, Any], what: str) -> dict[str, Any]:
     }
 
 
-class Policies:
-    """Of one of the two kinds."""
+POLICY_ROWS = WholeRows(("vhost", "name", "pattern", "apply-to", "definition", "priority"), policy_row)
+
+
+class Policies(Endpoints):
+    """Policies, or operator policies."""
 
     def __init__(self, context: ApiContext, operator: bool) -> None:
-        self._context = context
-        self._broker = context.broker
+        super().__init__(context)
         self._operator = operator
 
-    async def all(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
-        policies = [policy for vhost in visible_vhosts(request) for policy in self._of(vhost)]
-        return await list_response(self._context, request, policies, policy_row)
-
-    async def of_vhost(self, request: Request) -> Response:
-        return await list_response(self._context, request, self._of(seen_vhost(request)), policy_row)
+    def found(self, request: Request, vhosts: Sequence[Vhost]) -> list[Policy]:
+        policies = [policy for vhost in vhosts for policy in vhost.policies.in_order()]
+        return [policy for policy in policies if policy.operator == self._operator]
 
     async def show(self, request: Request) -> Response:
         return object_response(request, policy_row(self._policy(request, seen_vhost(request))))
@@ -93,21 +83,17 @@ class Policies:
         self._to_change(request)
         name = name_of(request, "name")
         given = policy_given(await read_object(request), f"{self._kind} '{name}'")
-        vhost = self._to_change(request)  # it may have gone while the body came
+        vhost = self._to_change(request)  # again: it may have been deleted until the body was received
         is_new = vhost.policies.get(name, self._operator) is None
-        try:
+        with as_bad_request():
             self._broker.policies.set(vhost.name, name, **given, operator=self._operator)
-        except PreconditionFailed as problem:
-            raise BadRequest(problem.text) from None
-        await wait_until_durable(self._broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost = self._to_change(request)
         policy = self._policy(request, vhost)
         self._broker.policies.delete(vhost.name, policy.name, self._operator)
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     @property
     def _kind(self) -> str:
@@ -116,19 +102,16 @@ class Policies:
     def _to_change(self, request: Request) -> Vhost:
         return vhost_to_change(request, role_to_change(POLICY_COMPONENTS[self._operator]))
 
-    def _of(self, vhost: Vhost) -> list[Policy]:
-        return [policy for policy in vhost.policies.in_order() if policy.operator == self._operator]
-
     def _policy(self, request: Request, vhost: Vhost) -> Policy:
         name = name_of(request, "name")
         policy = vhost.policies.get(name, self._operator)
         if policy is None:
-            raise ObjectNotFound(f"no {self._kind} '{name}' in vhost '{vhost.name}': a PUT here makes it")
+            raise ObjectNotFound(f"no {self._kind} '{name}' in vhost '{vhost.name}': create it with PUT")
         return policy
 
 
 async def explained(request: Request) -> Response:
-    """Every value that an argument, a policy or a default gives, and which of them holds."""
+    """All values from arguments, policies and defaults, and which of them are in effect."""
     vhost = seen_vhost(request)
     kind, name = name_of(request, "kind"), name_of(request, "name")
     values = vhost.policies.explain(_thing(vhost, kind, name))

@@ -13,21 +13,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints
 from leveret.broker.policy import APPLY_TO, EXCHANGE, Matches, name_matcher
 from leveret.broker.policy_keys import ARGUMENTS, KEYS, PolicyKey
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
 from leveret.http.authorization import seen_vhost
 from leveret.http.errors import BadRequest
-from leveret.http.listings import list_response
 from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
-from leveret.http.rows import Row
+from leveret.http.rows import Field, RowDescription
 from leveret.http.values import excerpt, query_parameter
 
-MOST_SHOWN = 20  # names, of all that match
+MOST_SHOWN = 20  # matching names
 SECONDS = 1.0  # for a pattern, over all names
-SAMPLE = "a word"  # a key that takes this takes any text
+SAMPLE = "a word"  # a key that accepts this accepts any string
 
 Named = tuple[str, str]  # kind, name
 
@@ -37,13 +37,10 @@ def routes(context: ApiContext) -> list[Route]:
     return [Route("/api/policy-keys", drafts.keys), Route("/api/policy-matches/{vhost}", drafts.matches)]
 
 
-class Drafts:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-
+class Drafts(Endpoints):
     async def keys(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return await list_response(self._context, request, KEYS.values(), _key_row)
+        return await self._listed(request, KEYS.values(), KEY_ROWS)
 
     async def matches(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -62,16 +59,17 @@ class Drafts:
         return json_response({"queues": len(found) - exchanges, "exchanges": exchanges, "some": some})
 
 
-def _key_row(key: PolicyKey) -> Row:
-    """``takes_text``: a value is a text, even one that looks like a number."""
-    return {
-        "name": key.name,
-        "about": key.about,
-        "argument": ARGUMENTS[key.name],
-        "is_limit": key.is_limit,
-        "for_operators": key.for_operators,
-        "takes_text": key.about != "nothing" and key.check(SAMPLE) is None,
-    }
+KEY_ROWS: RowDescription[PolicyKey] = RowDescription(
+    [
+        Field(("name",), lambda key: key.name),
+        Field(("about",), lambda key: key.about),
+        Field(("argument",), lambda key: ARGUMENTS[key.name]),
+        Field(("is_limit",), lambda key: key.is_limit),
+        Field(("for_operators",), lambda key: key.for_operators),
+        # Whether values are strings, even those that look like a number.
+        Field(("takes_text",), lambda key: key.about != "nothing" and key.check(SAMPLE) is None),
+    ]
+)
 
 
 def _named(vhost: Vhost) -> list[Named]:

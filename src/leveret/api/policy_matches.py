@@ -15,14 +15,14 @@ from leveret.broker.vhost_policies import Matching
 from leveret.queues.declared_queue import DeclaredQueue
 
 SLOW = 0.001  # seconds
-MOST = 10_000  # answers
+MOST = 10_000  # cached results
 
 Of = tuple[str, str, str]  # virtual host, kind and name
 
 
 class PolicyMatches:
     def __init__(self) -> None:
-        self._slow: dict[Of, tuple[tuple[Policy, ...], Matching]] = {}  # with the policies that there were
+        self._slow: dict[Of, tuple[tuple[Policy, ...], Matching]] = {}  # with the policies at that time
 
     def __len__(self) -> int:
         return len(self._slow)

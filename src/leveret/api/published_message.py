@@ -34,7 +34,7 @@ TEXTS = (
 
 
 class _Outline(msgspec.Struct):
-    """The parts of a publish as they are written. What else is in it is skipped, and no value made of it."""
+    """The parts of a publish request as raw JSON. Other fields are skipped without being decoded."""
 
     routing_key: msgspec.Raw = MISSING
     payload: msgspec.Raw = MISSING
@@ -46,8 +46,8 @@ _outline = msgspec.json.Decoder(_Outline)
 
 
 def published_object(body: bytes, what: str) -> Json:
-    """The JSON object in the body. It is read on the loop, so in a large one nothing but the payload may be large: a
-    text is made a value of in no time, a million empty lists take a second."""
+    """The JSON object in the body. It is decoded on the event loop, so only the payload may be large: decoding a string
+    is fast, a million empty lists take a second."""
     if len(body) <= LARGEST_BODY and not has_many_values(body):
         return decode_object(body, what)
     try:
@@ -80,21 +80,21 @@ def body_from(given: Mapping[str, object]) -> bytes:
 
 
 def text_in(given: Mapping[str, object], name: str) -> str:
-    """Any text that has a form in bytes, zeros too."""
+    """A string that can be encoded; null characters are allowed."""
     value = given.get(name)
     if not isinstance(value, str):
         raise BadRequest(f"'{name}' must be a string, not {'missing' if value is None else type(value).__name__}")
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise BadRequest(f"'{name}' has half of a surrogate pair in it: send it as {BASE64}") from None
+        raise BadRequest(f"'{name}' contains a lone surrogate: send it as {BASE64}") from None
     return value
 
 
 def properties_from(given: Mapping[str, object]) -> Properties:
-    """What is no property is left out, as RabbitMQ does. A null is as good as nothing."""
+    """Unknown names are ignored, as by RabbitMQ; null is the same as a missing value."""
     value = given.get("properties")
-    if value is None or value == []:  # languages without empty objects write a list
+    if value is None or value == []:  # sent by languages without empty objects
         value = {}
     if not isinstance(value, dict):
         raise BadRequest(f"'properties' must be an object with names and values: it is a {type(value).__name__}")

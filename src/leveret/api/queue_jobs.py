@@ -1,17 +1,16 @@
-"""Long work on the messages of a queue: move, copy, delete, drive back; and pause and resume.
+"""Jobs on the messages of a queue (move, copy, delete, redrive), and pausing and resuming its deliveries.
 
-A job is begun by a POST, which answers with its id; how far it is can be asked for, and it can be cancelled. Jobs live
-as long as the process: what a job has done stays done. It counts as done when all of that is on disk.
+A POST starts a job and returns its id, with which its progress is read and the job is cancelled. Jobs are not durable,
+their effects are: a job is done once all its changes are on disk.
 
-A job is about all messages, about those that pass a sieve (looking.py), or about single ones: ``ids`` are those that
-browsing tells.
+A job processes all messages, those that match a filter (message_browser.py), or single ones: ``ids`` has the ids that
+browsing returns.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -19,6 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, routes_of
 from leveret.api.message_browser import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
 from leveret.backlog.lane import Waiting
 from leveret.broker.access import UserAccess
@@ -34,20 +34,17 @@ from leveret.http.amqp_values import (
 )
 from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
 from leveret.http.bodies import read_json
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, Conflict, ObjectNotFound
-from leveret.http.listings import list_response
-from leveret.http.responses import json_response, no_content
+from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, may_see, refuse_unless_role
+from leveret.http.rows import Row, WholeRows
 from leveret.http.values import boolean_of, integer_of, text_of
 from leveret.queues.declared_queue import DeclaredQueue
-
-Row = dict[str, Any]
 
 KINDS = ("move", "copy", "delete", "redrive")
 MOST_RUNNING = 50
 MOST_RUNNING_OF_VHOST = 20
-MOST_KEPT = 200  # with those that are over
+MOST_KEPT = 200  # including finished jobs
 MOST_KEPT_OF_VHOST = 50
 MOST_RATE = 1_000_000
 MOST_IDS = 10_000
@@ -56,7 +53,7 @@ RUNNING, DONE, CANCELLED, LOST = "running", "done", "cancelled", "lost"
 
 
 class Count(Job):
-    """What a job would do, without doing it."""
+    """Counts the messages of a job, for a dry run."""
 
     takes = False
 
@@ -71,11 +68,11 @@ class Begun:
     __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "sieve", "state", "vhost")
 
     def __init__(self, kind: str, vhost: Vhost, dry_run: bool, facts: Row, began: float) -> None:
-        self.id = secrets.token_hex(8)  # may not begin with a dash: people type it after a command
+        self.id = secrets.token_hex(8)  # never starts with a dash: it is an argument of commands
         self.kind = kind
         self.vhost = vhost
         self.dry_run = dry_run
-        self.facts = facts  # as it was asked for
+        self.facts = facts  # of the request
         self.began = began
         self.ended: float | None = None
         self.state = RUNNING
@@ -104,15 +101,24 @@ class Begun:
         return row
 
 
+JOB_ROWS = WholeRows(
+    (
+        *("id", "kind", "vhost", "queue", "state", "dry_run", "looked_at", "done", "skipped", "too_large", "began"),
+        *("ended", "selector", "limit", "destination", "rate", "ids", "messages", "origins", "refused"),
+    ),
+    Begun.row,
+)
+
+
 class _JobBook:
-    """The jobs that run, and those that ran lately."""
+    """Running and recent jobs."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.all: dict[str, Begun] = {}
 
     def add(self, begun: Begun) -> None:
-        """One virtual host takes neither all places nor those of what others want to look up later."""
+        """The limits of a virtual host leave room for the jobs of others, running and finished."""
         own = [each for each in self.all.values() if each.vhost is begun.vhost]
         self._make_room(own, MOST_RUNNING_OF_VHOST, MOST_KEPT_OF_VHOST, f" in vhost '{begun.vhost.name}'")
         self._make_room(list(self.all.values()), MOST_RUNNING, MOST_KEPT, "")
@@ -122,7 +128,7 @@ class _JobBook:
         over = [each.id for each in jobs if each.state != RUNNING]
         running = len(jobs) - len(over)
         if running >= most_running:
-            raise Conflict(f"{running} jobs are running{where} already: wait until one is over, or cancel one")
+            raise Conflict(f"{running} jobs are running{where} already: wait until one is finished, or cancel one")
         for id_ in over[: max(0, len(jobs) - most_kept + 1)]:
             del self.all[id_]
 
@@ -134,7 +140,7 @@ class _JobBook:
             self._broker.when_granted(lambda: self._close(begun, state), lost=lambda: self._close(begun, LOST))
 
     def cancel(self, begun: Begun) -> None:
-        """One that is over already is forgotten."""
+        """A finished job is removed from the list."""
         if begun.state != RUNNING:
             del self.all[begun.id]
             return
@@ -155,14 +161,13 @@ def routes(context: ApiContext) -> list[Route]:
         Route(f"{one}/pause", api.pause, methods=["POST"]),
         Route(f"{one}/resume", api.resume, methods=["POST"]),
         Route("/api/queue-jobs", api.list_all),
-        Route("/api/queue-jobs/{id}", api.show),
-        Route("/api/queue-jobs/{id}", api.cancel, methods=["DELETE"]),
+        *routes_of("/api/queue-jobs/{id}", GET=api.show, DELETE=api.cancel),
     ]
 
 
-class _QueueJobs:
+class _QueueJobs(Endpoints):
     def __init__(self, context: ApiContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._book = _JobBook(context.broker)
 
     # ---- jobs
@@ -173,7 +178,7 @@ class _QueueJobs:
         kind = text_of(given, "kind")
         if kind not in KINDS:
             raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}, not '{kind}'")
-        broker = self._context.broker
+        broker = self._broker
         access = access_of(request, vhost)
         access.check("delete messages" if kind == "delete" else "move messages", name)
         if kind != "delete":
@@ -187,7 +192,7 @@ class _QueueJobs:
         return json_response({"id": begun.id}, 202)
 
     def _make(self, kind: str, access: UserAccess, queue: DeclaredQueue, given: Mapping[str, object]) -> Begun:
-        """Everything is checked before anything begins."""
+        """All values are checked before the job starts."""
         vhost = access.vhost
         dry_run, rate, destination = boolean_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
         asked, limit, places = sieve_texts(given), _limit(given), _places(queue, given)
@@ -197,7 +202,7 @@ class _QueueJobs:
         sieve = sieve_of(asked)
         begun.sieve = None if sieve is None else TimedSieve(sieve)
         scope = _scope(begun.sieve, limit, places)._replace(on_done=lambda job: self._book.over(begun))
-        broker = self._context.broker
+        broker = self._broker
         if kind == "redrive":
             begun.job = Redrive(
                 vhost,
@@ -224,7 +229,7 @@ class _QueueJobs:
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         seen = [each for each in self._book.all.values() if may_see(request, each.vhost.name)]
-        return await list_response(self._context, request, seen, lambda begun: begun.row())
+        return await self._listed(request, seen, JOB_ROWS)
 
     async def show(self, request: Request) -> Response:
         return json_response(self._found(request).row())
@@ -233,8 +238,7 @@ class _QueueJobs:
         begun = self._found(request)
         access_of(request, begun.vhost).check("delete messages", begun.job.queue.name)
         self._book.cancel(begun)
-        await wait_until_durable(self._context.broker)
-        return no_content()
+        return await self._changed()
 
     def _found(self, request: Request) -> Begun:
         """A job is hidden from users that may not see its virtual host."""
@@ -242,7 +246,7 @@ class _QueueJobs:
         id_ = unquote(request.path_params["id"])
         begun = self._book.all.get(id_)
         if begun is None or not may_see(request, begun.vhost.name):
-            raise ObjectNotFound(f"no job '{id_}': jobs are forgotten some time after their end, and by a restart")
+            raise ObjectNotFound(f"no job '{id_}': old jobs are removed from the list, and all of them by a restart")
         return begun
 
     # ---- pause and resume
@@ -260,12 +264,11 @@ class _QueueJobs:
         shown_queue(vhost, name)
         with as_bad_request():
             change(vhost, vhost.queue(name))
-        await wait_until_durable(self._context.broker)
-        return no_content()
+        return await self._changed()
 
 
 def _scope(sieve: TimedSieve | None, limit: int | None, places: frozenset[tuple[int, int]] | None) -> Scope:
-    """With the last of its single messages a job is over, though the walk is not."""
+    """A job on single messages ends with the last of them, before the end of the queue."""
     if places is not None:
         limit = min(len(places), limit or len(places))
     if sieve is None:
@@ -283,12 +286,12 @@ def _places(queue: DeclaredQueue, given: Mapping[str, object]) -> frozenset[tupl
     if ids is None:
         return None
     if not isinstance(ids, list) or not 0 < len(ids) <= MOST_IDS:
-        raise BadRequest(f"'ids' must be a list of 1 to {MOST_IDS} ids of messages, as browsing tells them")
+        raise BadRequest(f"'ids' must be a list of 1 to {MOST_IDS} message ids, as returned by browsing")
     return frozenset(_place(queue, id_) for id_ in ids)
 
 
 def _place(queue: DeclaredQueue, id_: object) -> tuple[int, int]:
-    """An id names the queue as well: it has not been deleted and declared again in between."""
+    """An id includes that of the queue, which changes if the queue is deleted and declared again."""
     parts = id_.split("-") if isinstance(id_, str) else []
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
         raise BadRequest(f"'ids' has {id_!r:.80}, which is not a message id: use ids returned by browsing the queue")
@@ -302,9 +305,9 @@ def _rate(kind: str, given: Mapping[str, object]) -> float | None:
     if rate is None:
         return None
     if kind != "redrive":
-        raise BadRequest(f"'rate' goes with redrive only, not with {kind}: leave it out, or set a 'limit'")
+        raise BadRequest(f"'rate' is for redrive only, not for {kind}: remove it, or set a 'limit'")
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MOST_RATE:
-        raise BadRequest(f"'rate' must be messages a second, above 0 and up to {MOST_RATE}, not {rate!r:.80}")
+        raise BadRequest(f"'rate' must be messages per second, above 0 and up to {MOST_RATE}, not {rate!r:.80}")
     return float(rate)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.views.exchange import binding_row, default_binding
-from leveret.api.views.queue import QUEUE_ROWS, QueueView
+from leveret.api.endpoints import Endpoints, routes_of, vhost_lists
+from leveret.api.views.exchange import BINDING_ROWS, default_binding
+from leveret.api.views.queue import QUEUE_ROWS, FoundQueue, QueueView, encoded_queue
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_values import (
     as_bad_request,
@@ -20,16 +21,14 @@ from leveret.http.amqp_values import (
     table_of,
 )
 from leveret.http.authorization import access_of, caller_of, entered_vhost, seen_vhost
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
-from leveret.http.listings import list_response, object_response
-from leveret.http.responses import no_content, put_response
-from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.listings import object_response
+from leveret.http.responses import no_content
 from leveret.http.rows import RowCache
 from leveret.http.values import boolean_of, text_of
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Destination
-from leveret.stats.samples import NO_WINDOWS, windows_of
+from leveret.stats.samples import windows_of
 
 ONE = "/api/queues/{vhost}/{name}"
 ACTIONS = ("sync", "cancel_sync")  # of mirrors: accepted, without effect
@@ -38,37 +37,23 @@ ACTIONS = ("sync", "cancel_sync")  # of mirrors: accepted, without effect
 def routes(context: ApiContext) -> list[Route]:
     api = _Queues(context)
     return [
-        Route("/api/queues", api.list_all),
-        Route("/api/queues/{vhost}", api.list_of_vhost),
-        Route(ONE, api.show),
-        Route(ONE, api.declare, methods=["PUT"]),
-        Route(ONE, api.delete, methods=["DELETE"]),
+        *vhost_lists(context, "/api/queues", QUEUE_ROWS, api.found, cached=encoded_queue),
+        *routes_of(ONE, GET=api.show, PUT=api.declare, DELETE=api.delete),
         Route(f"{ONE}/contents", api.purge, methods=["DELETE"]),
         Route(f"{ONE}/bindings", api.bindings_to),
         Route(f"{ONE}/actions", api.act, methods=["POST"]),
     ]
 
 
-class _Queues:
+class _Queues(Endpoints):
     def __init__(self, context: ApiContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._cache: RowCache[DeclaredQueue] = RowCache(lambda queue: queue.alive)
 
-    # ---- reading
-
-    async def list_all(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
-        return await self._listed(request, visible_vhosts(request))
-
-    async def list_of_vhost(self, request: Request) -> Response:
-        return await self._listed(request, [seen_vhost(request)])
-
-    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
-        view, has_samples = self._view(request), windows_of(request.query_params) != NO_WINDOWS
-        queues = [(vhost, queue, view) for vhost in vhosts for queue in vhost.queues.values()]
+    def found(self, request: Request, vhosts: Sequence[Vhost]) -> list[FoundQueue]:
+        view = self._view(request)
         self._cache.begin_list()
-        cached = None if has_samples else view.encoded
-        return await list_response(self._context, request, queues, QUEUE_ROWS, cached)
+        return [(vhost, queue, view) for vhost in vhosts for queue in vhost.queues.values()]
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -84,20 +69,17 @@ class _Queues:
         bindings = vhost.bindings.of_destination(Destination("queue", name))
         if name in vhost.queues:
             bindings = [default_binding(name), *bindings]
-        return await list_response(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
-
-    # ---- changing
+        return await self._listed(request, [(vhost, binding) for binding in bindings], BINDING_ROWS)
 
     async def declare(self, request: Request) -> Response:
-        given = await declared(request)  # first: while it comes, anything may happen to the virtual host
+        given = await declared(request)  # first: the virtual host may change until the body is received
         vhost, name = entered_vhost(request), path_name(request)
         durable, auto_delete = boolean_of(given, "durable"), boolean_of(given, "auto_delete")
         arguments = table_of(given, "arguments")
         is_new = name not in vhost.queues
         with as_bad_request():
             caller_of(request, vhost).declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
-        await wait_until_durable(self._context.broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
@@ -108,8 +90,7 @@ class _Queues:
         shown_queue(vhost, name)
         with as_bad_request():
             caller.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
-        await wait_until_durable(self._context.broker)
-        return no_content()
+        return await self._changed()
 
     async def purge(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
@@ -118,8 +99,7 @@ class _Queues:
         shown_queue(vhost, name)
         with as_bad_request():
             caller.purge_queue(name)
-        await wait_until_durable(self._context.broker)
-        return no_content()
+        return await self._changed()
 
     async def act(self, request: Request) -> Response:
         action = text_of(await declared(request), "action")

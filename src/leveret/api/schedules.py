@@ -33,7 +33,7 @@ def routes(context: ApiContext) -> list[Route]:
         access_of(request, vhost).check("list scheduled messages", SCHEDULE)
         limit = integer_of(request.query_params, "limit", 1, MOST, default=100)
         page = await _filled_page(vhost, limit, _after(request))
-        following = None if page.next is None else str(page.next)  # too large for the numbers of a browser
+        following = None if page.next is None else str(page.next)  # too large for a JavaScript number
         rows = [scheduled._asdict() for scheduled in page.messages]
         now = context.clock.wall()  # for countdowns: the clock of the client may be wrong
         return json_response({"messages": rows, "next": following, "count": vhost.schedules.count, "now": now})
@@ -43,7 +43,7 @@ def routes(context: ApiContext) -> list[Route]:
         access_of(request, vhost).check("cancel scheduled message", SCHEDULE)
         if not vhost.schedules.cancel(id_):
             raise ObjectNotFound(
-                f"no scheduled message '{id_}' in vhost '{vhost.name}': it was sent or cancelled, or never scheduled"
+                f"no scheduled message '{id_}' in vhost '{vhost.name}': it is published, cancelled or unknown"
             )
         await wait_until_durable(context.broker)
         return no_content()

@@ -1,4 +1,4 @@
-"""Spark queries, as they last reported."""
+"""Spark queries, by their last reports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from leveret.api.context import ApiContext
 from leveret.http.authorization import seen_vhost
 from leveret.http.listings import list_response, viewed
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
+from leveret.http.rows import made_rows
 from leveret.pipeline.spark_queries import SparkQuery
 from leveret.pipeline.spark_query_view import is_shown, query_row, vhosts_of
+
+QUERY_ROWS = made_rows(
+    *("id", "name", "run_id", "vhost", "user", "state", "batch", "batch_ms", "rows", "input_rows_per_second"),
+    *("rows_per_second", "lag", "sources", "sink", "at", "last_seen", "silent_for", "recent"),
+)
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -27,6 +33,6 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def listed(request: Request, found: list[SparkQuery]) -> Response:
         rows = await viewed(found, lambda query: query_row(request, query))
-        return await list_response(context, request, rows)
+        return await list_response(context, request, rows, QUERY_ROWS)
 
     return [Route("/api/spark-queries", list_all), Route("/api/spark-queries/{vhost}", list_of_vhost)]

@@ -1,38 +1,36 @@
-"""Streams, super streams and sharded queues: offsets, retention, partitions, and how far each reader is behind.
+"""Streams, super streams and sharded queues: offsets, retention, partitions and the lag of each reader.
 
-The streams of a super stream are its partitions, and stand in a list as the one row that it is. Where an exchange and a
-stream have the same name, the name is the exchange's here; the stream is among the queues.
+A super stream is one row, without rows for its partitions. If an exchange and a stream have the same name, the name
+refers to the exchange here; the stream is listed among the queues.
 
-What a stream keeps can be looked at from any offset on:
+The messages of a stream can be browsed from any offset on:
 
     /api/streams/{vhost}/{name}/messages?offset=1000&limit=50      or offset=first, offset=last
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, vhost_lists
 from leveret.api.views.message import decoded_row, properties_row
-from leveret.api.views.stream import Partitioned, StreamView, find_partitioned
+from leveret.api.views.stream import STREAM_ROWS, Partitioned, StreamView, find_partitioned
 from leveret.broker.publish_rules import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.errors import StoreError
 from leveret.http.amqp_values import path_name
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.errors import BadRequest, Gone, ObjectNotFound
-from leveret.http.listings import list_response, object_response, viewed
+from leveret.http.listings import object_response
 from leveret.http.responses import encoded, json_bytes_response
-from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.http.rows import Row
-from leveret.http.time_slice import TimeSlice
 from leveret.http.values import LARGEST, integer_of
 from leveret.message import Address, Message
-from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
 from leveret.stats.samples import NO_WINDOWS, Windows, windows_of
 from leveret.store.stream_chunk import AddressKey, StreamRun
@@ -42,63 +40,25 @@ from leveret.wire.content import body_of
 ONE = "/api/streams/{vhost}/{name}"
 MOST_SHOWN = 1_000  # messages
 SHOWN_BYTES = 50_000  # of each body, by default
-MOST_BYTES = 16 << 20  # read for one answer
+MOST_BYTES = 16 << 20  # read for one response
 
 
 def routes(context: ApiContext) -> list[Route]:
     api = _Streams(context)
     return [
-        Route("/api/streams", api.list_all),
-        Route("/api/streams/{vhost}", api.list_of_vhost),
+        *vhost_lists(context, "/api/streams", STREAM_ROWS, api.rows),
         Route(ONE, api.show),
         Route(f"{ONE}/messages", api.browse),
     ]
 
 
-class _Streams:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-
-    async def list_all(self, request: Request) -> Response:
-        refuse_unless_role(request, MANAGEMENT)
-        return await self._listed(request, visible_vhosts(request))
-
-    async def list_of_vhost(self, request: Request) -> Response:
-        return await self._listed(request, [seen_vhost(request)])
-
-    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
-        rows: list[Row] = []
-        for vhost in vhosts:
-            rows += await self._rows(vhost)
-        return await list_response(self._context, request, rows)
-
-    async def _rows(self, vhost: Vhost) -> list[Row]:
-        """Without samples: those of one are shown with it."""
-        view = self._view(vhost, NO_WINDOWS)
-        several: list[Partitioned] = []
-
-        def of_exchange(name: str) -> None:
-            found = find_partitioned(vhost, name)
-            if found is not None:
-                several.append(found)
-
-        await viewed(vhost.exchanges, of_exchange)
-        partitions = {queue.name for found in several for queue in (*found.queues, *found.draining)}
-        rows, time_slice = [], TimeSlice()
-        for found in several:
-            rows.append(await view.partitioned(found))
-            await time_slice.pause_if_over()
-
-        def of_queue(queue: DeclaredQueue) -> Row | None:
-            stream = queue.stream
-            if stream is None or not stream.alive or stream.name in partitions:
-                return None
-            return view.stream(stream)
-
-        return rows + await viewed(vhost.queues.values(), of_queue)
+class _Streams(Endpoints):
+    async def rows(self, request: Request, vhosts: Sequence[Vhost]) -> list[Row]:
+        """Without samples: they are returned only for a single stream."""
+        return [row for vhost in vhosts for row in await self._view(vhost, NO_WINDOWS).rows()]
 
     def _view(self, vhost: Vhost, windows: Windows) -> StreamView:
-        return StreamView(self._context.stats, self._context.broker.node_name, vhost, windows)
+        return StreamView(self._context.stats, self._broker.node_name, vhost, windows)
 
     async def show(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), path_name(request)
@@ -106,8 +66,6 @@ class _Streams:
         if isinstance(found, Partitioned):
             return object_response(request, await view.partitioned_detail(found))
         return object_response(request, await view.stream_detail(found))
-
-    # ---- looking into one
 
     async def browse(self, request: Request) -> Response:
         vhost, name, query = entered_vhost(request), path_name(request), request.query_params
@@ -124,7 +82,7 @@ class _Streams:
             return json_bytes_response(await self._context.in_worker(page.encoded))
         except StreamGone:
             raise Gone(
-                f"offset {page.start} of {page.title} is gone, taken by retention: look from {queue.first_offset} on"
+                f"offset {page.start} of {page.title} was deleted by retention: browse from {queue.first_offset} on"
             ) from None
         except OSError as problem:
             raise StoreError(f"{page.title} cannot be read: {problem}; check the disk and retry") from None
@@ -148,7 +106,7 @@ def _stream(vhost: Vhost, name: str) -> StreamQueue | None:
 
 
 def _start(text: str, queue: StreamQueue, limit: int) -> int:
-    """The first offset that is shown."""
+    """The first offset to return."""
     first, end = queue.first_offset, queue.next_offset
     if text == "first":
         return first
@@ -160,7 +118,7 @@ def _start(text: str, queue: StreamQueue, limit: int) -> int:
 
 
 class _Page:
-    """Some messages of a stream, read and converted in a thread."""
+    """Messages of a stream, read and converted in a thread."""
 
     def __init__(self, queue: StreamQueue, start: int, limit: int, truncate: int) -> None:
         self.title = f"stream '{queue.name}' in vhost '{queue.vhost}'"

@@ -16,17 +16,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.endpoints import Endpoints, routes_of
 from leveret.api.views.message import plain
 from leveret.broker.message_traces import MOST_BYTES, MOST_TRACES, MessageTrace, MessageTraces
 from leveret.broker.tracing import place_name
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import known_vhost, name_of
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import list_response
+from leveret.http.listings import viewed
 from leveret.http.responses import json_response, no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
-from leveret.http.rows import Row
+from leveret.http.rows import Row, made_rows
 from leveret.http.values import query_parameter
+
+BOOK_ROWS = made_rows("vhost", "name", "stories", "bytes", "forgotten", "most_stories", "most_bytes")
+TRACE_ROWS = made_rows(
+    *("id", "name", "vhost", "message_id", "exchange", "routing_key", "size", "queues", "waits_in", "began", "last"),
+    *("last_time", "number_of_events"),
+)
 
 
 class Wanted(NamedTuple):
@@ -39,35 +46,28 @@ class Wanted(NamedTuple):
 
 def routes(context: ApiContext) -> list[Route]:
     traces = Traces(context)
-    some, one = "/api/traces/{vhost}", "/api/traces/{vhost}/{id}"
     return [
         Route("/api/traces", traces.vhosts),
-        Route(some, traces.all),
-        Route(some, traces.forget_all, methods=["DELETE"]),
-        Route(one, traces.show),
-        Route(one, traces.forget, methods=["DELETE"]),
+        *routes_of("/api/traces/{vhost}", GET=traces.all, DELETE=traces.forget_all),
+        *routes_of("/api/traces/{vhost}/{id}", GET=traces.show, DELETE=traces.forget),
     ]
 
 
-class Traces:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
-
+class Traces(Endpoints):
     async def vhosts(self, request: Request) -> Response:
         """The virtual hosts with tracing and the size of their traces; empty for users without monitoring."""
         user = refuse_unless_role(request, MANAGEMENT)
         shown = self._broker.vhosts if has_role(user, MONITORING) else {}
-        traced = [vhost for _, vhost in sorted(shown.items())]
-        return await list_response(self._context, request, traced, book_row)
+        rows = [book_row(vhost, vhost.tracer.book) for _, vhost in sorted(shown.items()) if vhost.tracer is not None]
+        return await self._listed(request, rows, BOOK_ROWS)
 
     async def all(self, request: Request) -> Response:
         """Message traces, newest first; empty without tracing."""
         vhost = self._vhost(request, MONITORING)
         wanted = Wanted(query_parameter(request, "queue", ""), query_parameter(request, "exchange", ""), _text(request))
         book = book_of(vhost)
-        traces = () if book is None else book.newest_first()
-        return await list_response(self._context, request, traces, partial(_wanted_row, vhost, wanted))
+        rows = await viewed(() if book is None else book.newest_first(), partial(_wanted_row, vhost, wanted))
+        return await self._listed(request, rows, TRACE_ROWS)
 
     async def show(self, request: Request) -> Response:
         vhost = self._vhost(request, MONITORING)
@@ -96,10 +96,7 @@ def book_of(vhost: Vhost) -> MessageTraces | None:
     return None if tracer is None else tracer.book
 
 
-def book_row(vhost: Vhost) -> Row | None:
-    book = book_of(vhost)
-    if book is None:
-        return None
+def book_row(vhost: Vhost, book: MessageTraces) -> Row:
     return {
         "vhost": vhost.name,
         "name": vhost.name,
@@ -158,9 +155,9 @@ def _wanted_row(vhost: Vhost, wanted: Wanted, trace: MessageTrace) -> Row | None
 
 
 def _all_text(row: Row, trace: MessageTrace) -> str:
-    said = [row["id"], row["message_id"], row["exchange"], row["routing_key"], row["last"], *row["queues"]]
-    said.append(json.dumps(plain(trace.facts["properties"]), ensure_ascii=False, default=str))
-    return "\n".join([part for part in said if part]).lower()
+    texts = [row["id"], row["message_id"], row["exchange"], row["routing_key"], row["last"], *row["queues"]]
+    texts.append(json.dumps(plain(trace.facts["properties"]), ensure_ascii=False, default=str))
+    return "\n".join([part for part in texts if part]).lower()
 
 
 def _text(request: Request) -> str:
@@ -171,12 +168,12 @@ def _trace(vhost: Vhost, name: str) -> MessageTrace:
     book = book_of(vhost)
     if book is None:
         raise ObjectNotFound(
-            f"vhost '{vhost.name}' has no tracing, so message '{name}' has no trace: switch tracing on with PUT "
+            f"vhost '{vhost.name}' has no tracing, so message '{name}' has no trace: enable tracing with PUT "
             f'/api/vhosts/NAME {{"tracing": true}}'
         )
     trace = book.find(name)
     if trace is None:
         raise ObjectNotFound(
-            f"no trace of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was discarded"
+            f"no trace of message '{name}' in vhost '{vhost.name}': it is too old, or its trace was discarded"
         )
     return trace

@@ -1,47 +1,41 @@
-"""Users: made, changed and deleted by administrators only. A password is hashed in a thread before the user is made."""
+"""Users: for administrators only. Passwords are hashed in a thread."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.permissions import rule_row, topic_row
-from leveret.api.views.user import keep_pending_hash, limits_of, user_given, user_row
+from leveret.api.endpoints import Endpoints, routes_of
+from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
+from leveret.api.views.user import USER_ROWS, keep_pending_hash, limits_of, user_given
 from leveret.auth.passwords import hash_password
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
 from leveret.http.authorization import name_of
 from leveret.http.bodies import read_object
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import list_response, object_response
-from leveret.http.responses import no_content, put_response
+from leveret.http.listings import object_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
 from leveret.http.values import excerpt
 from leveret.session.connection import Connection
 
 
 def routes(context: ApiContext) -> list[Route]:
-    users = Users(context)
-    one = "/api/users/{user}"
+    users, one = Users(context), "/api/users/{user}"
     return [
         Route("/api/users", users.all),
         Route("/api/users/without-permissions", users.without_permissions),
         Route("/api/users/bulk-delete", users.bulk_delete, methods=["POST"]),
-        Route(one, users.show),
-        Route(one, users.put, methods=["PUT"]),
-        Route(one, users.delete, methods=["DELETE"]),
+        *routes_of(one, GET=users.show, PUT=users.put, DELETE=users.delete),
         Route(f"{one}/permissions", users.permissions),
         Route(f"{one}/topic-permissions", users.topic_permissions),
     ]
 
 
 def delete_user(broker: Broker, name: str) -> None:
-    """With its permissions; its connections are closed, as RabbitMQ does."""
+    """Deletes the user with its permissions and closes its connections, as RabbitMQ does."""
     broker.users.delete(name)
     broker.permissions.clear_user(name)
     for connection in list(broker.registry.connections):
@@ -49,28 +43,22 @@ def delete_user(broker: Broker, name: str) -> None:
             connection.force_close(f"user '{name}' is deleted")
 
 
-class Users:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
-
+class Users(Endpoints):
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await self._listed(request, self._broker.users.list())
+        return await self._listed(request, self._broker.users.list(), USER_ROWS)
 
     async def without_permissions(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
         allowed = {rule.user for rule in self._broker.permissions.list()}
-        return await self._listed(request, [user for user in self._broker.users.list() if user.name not in allowed])
-
-    async def _listed(self, request: Request, users: Sequence[User]) -> Response:
-        return await list_response(self._context, request, users, user_row)
+        users = [user for user in self._broker.users.list() if user.name not in allowed]
+        return await self._listed(request, users, USER_ROWS)
 
     async def show(self, request: Request) -> Response:
         """Includes the hash of a password that was not used for a login yet, so that the row can be imported again."""
         user = self._user(request)
         await keep_pending_hash(self._context, user)
-        return object_response(request, user_row(self._broker.users.get(user.name) or user))
+        return object_response(request, USER_ROWS.row(self._broker.users.get(user.name) or user))
 
     async def put(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
@@ -80,7 +68,7 @@ class Users:
         if given.password is not None:
             password = given.password
             password_hash = await self._context.in_worker(lambda: hash_password(password))
-            refuse_unless_role(request, ADMINISTRATOR)  # again: workers may have been busy for long
+            refuse_unless_role(request, ADMINISTRATOR)  # again: the tags may have changed meanwhile
         before = self._broker.users.get(name)
         limits = given.limits if given.limits is not None else limits_of(before) if before is not None else {}
         self._broker.users.add(
@@ -90,37 +78,35 @@ class Users:
             max_connections=limits.get("max-connections"),
             max_channels=limits.get("max-channels"),
         )
-        await wait_until_durable(self._broker)
-        return put_response(before is None)
+        return await self._put(before is None)
 
     async def delete(self, request: Request) -> Response:
         delete_user(self._broker, self._user(request).name)
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     async def bulk_delete(self, request: Request) -> Response:
-        """All of them, or none if one is not there."""
+        """Deletes all of them, or none if one does not exist."""
         refuse_unless_role(request, ADMINISTRATOR)
         names = (await read_object(request, required=["users"]))["users"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise BadRequest(f"'users' must be a list of names, not {excerpt(names)}")
         unknown = [name for name in names if name not in self._broker.users]
         if unknown:
-            raise BadRequest(f"no user {', '.join(excerpt(name) for name in unknown)}: none was deleted, name others")
+            shown = ", ".join(excerpt(name) for name in unknown)
+            raise BadRequest(f"no user {shown}: none was deleted, name existing users only")
         for name in dict.fromkeys(names):
             delete_user(self._broker, name)
-        await wait_until_durable(self._broker)
-        return no_content()
+        return await self._changed()
 
     async def permissions(self, request: Request) -> Response:
         name = self._user(request).name
         rules = [rule for rule in self._broker.permissions.list() if rule.user == name]
-        return await list_response(self._context, request, rules, rule_row)
+        return await self._listed(request, rules, RULE_ROWS)
 
     async def topic_permissions(self, request: Request) -> Response:
         name = self._user(request).name
         rules = [rule for rule in self._broker.permissions.list_topic() if rule.user == name]
-        return await list_response(self._context, request, rules, topic_row)
+        return await self._listed(request, rules, TOPIC_RULE_ROWS)
 
     def _user(self, request: Request) -> User:
         refuse_unless_role(request, ADMINISTRATOR)

@@ -1,61 +1,88 @@
-"""Virtual hosts and the permissions in one."""
+"""Virtual hosts, and the permissions in a virtual host."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.api.permissions import rule_row, topic_row
+from leveret.api.endpoints import Endpoints, routes_of
+from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
 from leveret.api.views.vhost import UNDEFINED, facts_given, facts_of, note_facts
 from leveret.auth.permissions import EVERYTHING
 from leveret.broker.tracing import is_traced, set_tracing
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import known_vhost, name_of, seen_vhost
 from leveret.http.bodies import read_object
-from leveret.http.durability import wait_until_durable
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import list_response, object_response
-from leveret.http.responses import no_content, put_response
+from leveret.http.listings import object_response
+from leveret.http.responses import no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
-from leveret.http.rows import Row
+from leveret.http.rows import Row, WholeRows
 from leveret.http.values import boolean_of
 from leveret.stats.samples import Windows, windows_of
 from leveret.stats.totals import Totals
 
 
 def routes(context: ApiContext) -> list[Route]:
-    vhosts = Vhosts(context)
-    one = "/api/vhosts/{vhost}"
+    vhosts, one = Vhosts(context), "/api/vhosts/{vhost}"
     return [
         Route("/api/vhosts", vhosts.all),
-        Route(one, vhosts.show),
-        Route(one, vhosts.put, methods=["PUT"]),
-        Route(one, vhosts.delete, methods=["DELETE"]),
+        *routes_of(one, GET=vhosts.show, PUT=vhosts.put, DELETE=vhosts.delete),
         Route(f"{one}/permissions", vhosts.permissions),
         Route(f"{one}/topic-permissions", vhosts.topic_permissions),
         Route(f"{one}/start/{{node}}", vhosts.start, methods=["POST"]),
     ]
 
 
-class Vhosts:
-    def __init__(self, context: ApiContext) -> None:
-        self._context = context
-        self._broker = context.broker
+class FoundVhost(NamedTuple):
+    vhost: Vhost
+    context: ApiContext
+    windows: Windows
+    totals: Totals
 
+
+def _row(found: FoundVhost) -> Row:
+    vhost, context = found.vhost, found.context
+    facts = facts_of(vhost)
+    return {
+        "name": vhost.name,
+        "description": facts["description"],
+        "tags": facts["tags"],
+        "default_queue_type": facts.get("default_queue_type", UNDEFINED),
+        "metadata": facts,
+        "tracing": is_traced(vhost),
+        "cluster_state": {context.broker.node_name: "running"},
+        **context.stats.of_vhosts([vhost.name], found.windows, found.totals),
+    }
+
+
+LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+VHOST_ROWS = WholeRows(
+    (
+        *("name", "description", "tags", "default_queue_type", "metadata", "tracing", "cluster_state"),
+        *("message_stats", *LENGTHS, *(f"{length}_details" for length in LENGTHS)),
+    ),
+    _row,
+)
+
+
+class Vhosts(Endpoints):
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        view = partial(self._row, windows_of(request.query_params), self._context.stats.totals())
-        return await list_response(self._context, request, visible_vhosts(request), view)
+        return await self._listed(request, self._found(request, visible_vhosts(request)), VHOST_ROWS)
 
     async def show(self, request: Request) -> Response:
-        vhost = seen_vhost(request)
-        return object_response(
-            request, self._row(windows_of(request.query_params), self._context.stats.totals(), vhost)
-        )
+        (found,) = self._found(request, [seen_vhost(request)])
+        return object_response(request, VHOST_ROWS.row(found))
+
+    def _found(self, request: Request, vhosts: Iterable[Vhost]) -> list[FoundVhost]:
+        windows, totals = windows_of(request.query_params), self._context.stats.totals()
+        return [FoundVhost(vhost, self._context, windows, totals) for vhost in vhosts]
 
     async def put(self, request: Request) -> Response:
         """The user that creates a virtual host gets full permissions in it, as in RabbitMQ."""
@@ -72,28 +99,24 @@ class Vhosts:
             set_tracing(self._broker, vhost, is_traced_now)
         if given.keys() != {"tracing"}:  # a body with only `tracing` leaves the rest unchanged
             note_facts(vhost, facts)
-        await wait_until_durable(self._broker)
-        return put_response(is_new)
+        return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:
-        refuse_unless_role(request, ADMINISTRATOR)
-        vhost = known_vhost(self._broker, name_of(request, "vhost"))
-        self._broker.delete_vhost(vhost.name)
-        await wait_until_durable(self._broker)
-        return no_content()
+        self._broker.delete_vhost(self._administered(request).name)
+        return await self._changed()
 
     async def permissions(self, request: Request) -> Response:
         vhost = self._administered(request)
         rules = [rule for rule in self._broker.permissions.list() if rule.vhost == vhost.name]
-        return await list_response(self._context, request, rules, rule_row)
+        return await self._listed(request, rules, RULE_ROWS)
 
     async def topic_permissions(self, request: Request) -> Response:
         vhost = self._administered(request)
         rules = [rule for rule in self._broker.permissions.list_topic() if rule.vhost == vhost.name]
-        return await list_response(self._context, request, rules, topic_row)
+        return await self._listed(request, rules, TOPIC_RULE_ROWS)
 
     async def start(self, request: Request) -> Response:
-        """A virtual host that is there runs."""
+        """No effect: every virtual host runs."""
         self._administered(request)
         node = name_of(request, "node")
         if node != self._broker.node_name:
@@ -103,16 +126,3 @@ class Vhosts:
     def _administered(self, request: Request) -> Vhost:
         refuse_unless_role(request, ADMINISTRATOR)
         return known_vhost(self._broker, name_of(request, "vhost"))
-
-    def _row(self, windows: Windows, totals: Totals, vhost: Vhost) -> Row:
-        facts = facts_of(vhost)
-        return {
-            "name": vhost.name,
-            "description": facts["description"],
-            "tags": facts["tags"],
-            "default_queue_type": facts.get("default_queue_type", UNDEFINED),
-            "metadata": facts,
-            "tracing": is_traced(vhost),
-            "cluster_state": {self._broker.node_name: "running"},
-            **self._context.stats.of_vhosts([vhost.name], windows, totals),
-        }

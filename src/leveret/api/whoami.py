@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The user of the request."""
 
 from __future__ import annotations
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import typer
 
-from leveret.cli.api_client import Api, Misuse, Refusal
+from leveret.cli.api_client import Address, Api, Misuse, Refusal
 
 PORTS = {"amqp": 5672, "amqps": 5671}
 PROTOCOLS = {"amqp": "amqp", "amqp/ssl": "amqps"}  # as the API names them
@@ -19,18 +18,7 @@ AMQP = typer.Option(
 )
 
 
-class AmqpAddress(NamedTuple):
-    scheme: str
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
-
-
-def amqp_address(api: Api, given: str | None) -> AmqpAddress:
+def amqp_address(api: Api, given: str | None) -> Address:
     """Use the host of the HTTP port unless ``given`` names another; prefer TLS if HTTP uses it."""
     if given is not None:
         return _parsed(given)
@@ -44,11 +32,11 @@ def amqp_address(api: Api, given: str | None) -> AmqpAddress:
     wanted = ("amqps", "amqp") if api.address.scheme == "https" else ("amqp", "amqps")
     for scheme in wanted:
         if scheme in ports:
-            return AmqpAddress(scheme, api.address.host, ports[scheme])
+            return Address(scheme, api.address.host, ports[scheme])
     raise Refusal(f"the broker at {api.address.url} has no AMQP listener: start it with --amqp-port 5672")
 
 
-def _parsed(given: str) -> AmqpAddress:
+def _parsed(given: str) -> Address:
     if "@" in given:
         raise Misuse(
             "--amqp contains a user name or password, which other users of this machine can read: use --username"
@@ -61,4 +49,4 @@ def _parsed(given: str) -> AmqpAddress:
         raise Misuse(problem) from None
     if parts.scheme not in PORTS or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
         raise Misuse(problem)
-    return AmqpAddress(parts.scheme, parts.hostname, port or PORTS[parts.scheme])
+    return Address(parts.scheme, parts.hostname, port or PORTS[parts.scheme])

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from leveret.cli.amqp_address import AmqpAddress
-from leveret.cli.api_client import Api, NotReachable, Refusal, trusting
-from leveret.client import Address, Cancelled, ClientError, Connection
+from leveret import client
+from leveret.cli.api_client import Address, Api, NotReachable, Refusal, trusting
+from leveret.client import Cancelled, ClientError, Connection
 from leveret.client.errors import PeerError
 from leveret.errors import AmqpError
 
 
 @asynccontextmanager
 async def connected(
-    api: Api, address: AmqpAddress, vhost: str, purpose: str, kind: type[Connection] = Connection
+    api: Api, address: Address, vhost: str, purpose: str, kind: type[Connection] = Connection
 ) -> AsyncIterator[Connection]:
     """Closed properly at the end of the block: the broker requeues unacknowledged messages at once."""
     password = api.password  # may be prompted for: not within the timeout of the connection
     is_tls = address.scheme == "amqps"
     if is_tls:
         trusting(api.ca_file)  # an invalid file is reported by the name of its option
-    place = Address(
+    place = client.Address(
         host=address.host,
         port=address.port,
         vhost=vhost,

@@ -59,7 +59,7 @@ class Address(NamedTuple):
     scheme: str
     host: str
     port: int
-    prefix: str
+    prefix: str = ""  # of paths
 
     @property
     def url(self) -> str:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from leveret.cli.amqp_address import AMQP, AmqpAddress, amqp_address
-from leveret.cli.api_client import Api, Misuse, Refusal
+from leveret.cli.amqp_address import AMQP, amqp_address
+from leveret.cli.api_client import Address, Api, Misuse, Refusal
 from leveret.cli.broker_options import VHOST, at_broker, single_command, vhost_in
 from leveret.cli.event_loop import loop_factory
 from leveret.cli.output import print_line
-from leveret.cli.tables import Column, count, numbered, print_facts
+from leveret.cli.tables import columns, count, numbered, print_facts
 
 if TYPE_CHECKING:
     from leveret.cli.bench_load import Load, Progress, Result
@@ -42,13 +42,9 @@ def milliseconds(value: Any) -> str:
 
 
 FACTS = (
-    Column("published", "published", count),
-    Column("consumed", "consumed", count),
-    Column("confirmed", "confirmed", count),
-    Column("publish rate", "publish_rate", per_second),
-    Column("consume rate", "consume_rate", per_second),
-    Column("latency p50", "p50", milliseconds),
-    Column("latency p99", "p99", milliseconds),
+    *columns("published", "consumed", "confirmed", shown=count),
+    *columns("publish_rate", "consume_rate", shown=per_second),
+    *columns(shown=milliseconds, latency_p50="p50", latency_p99="p99"),
 )
 WRONG = ("lost", "twice", "changed", "disordered", "refused")
 
@@ -122,7 +118,7 @@ def _is_usable(api: Api, vhost: str, queue: str) -> bool:
 
 async def _run(
     api: Api,
-    address: AmqpAddress,
+    address: Address,
     vhost: str,
     load: Load,
     queue: str | None,

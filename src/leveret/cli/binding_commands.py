@@ -22,7 +22,7 @@ from leveret.cli.broker_options import (
 )
 from leveret.cli.name_completion import names_of
 from leveret.cli.output import print_line, print_list
-from leveret.cli.tables import Column, name
+from leveret.cli.tables import Column, columns, name
 
 app = group("List, create and delete bindings: routes from an exchange to queues and other exchanges.")
 
@@ -30,10 +30,9 @@ BINDINGS = (
     Column("source", "source", name),
     Column("destination", "destination"),
     Column("type", "destination_type"),
-    Column("routing key", "routing_key"),
-    Column("arguments", "arguments"),
+    *columns("routing_key", "arguments"),
 )
-COLUMNS = (Column("vhost", "vhost"), *BINDINGS)
+COLUMNS = (*columns("vhost"), *BINDINGS)
 
 
 class Ends(NamedTuple):

@@ -9,12 +9,14 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Collection
+from functools import wraps
 from typing import Any, get_type_hints
 
 import typer
 
 from leveret.cli.api_client import Api, CommandProblem, Misuse
 from leveret.cli.contexts import login_of
+from leveret.cli.flags import option, with_parameters
 from leveret.cli.name_completion import context_names, names_of
 from leveret.cli.tables import printable
 
@@ -88,24 +90,16 @@ def at_broker(command: Callable[..., None]) -> Callable[..., None]:
         run_command(lambda: command(Api(login_of(os.environ, **where)), **given))
 
     parameters = [each for item in own for each in _options_of(item)]
-    parameters += [_option(name, str | None, default) for name, default in WHERE.items()]
-    run.__name__ = command.__name__
-    run.__doc__ = command.__doc__
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run
+    parameters += [option(name, str | None, default) for name, default in WHERE.items()]
+    return with_parameters(run, parameters, command)
 
 
 def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     bundle = parameter.annotation
     if not hasattr(bundle, "_fields"):
-        return [_option(parameter.name, bundle, parameter.default)]
+        return [option(parameter.name, bundle, parameter.default)]
     kinds = get_type_hints(bundle)
-    return [_option(field, kinds[field], bundle._field_defaults[field]) for field in bundle._fields]
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return [option(field, kinds[field], bundle._field_defaults[field]) for field in bundle._fields]
 
 
 def run_command(command: Callable[[], None]) -> None:
@@ -118,6 +112,16 @@ def run_command(command: Callable[[], None]) -> None:
     except CommandProblem as problem:
         sys.stderr.write(f"leveret: {printable(str(problem))}\n")
         raise typer.Exit(problem.exit_code) from None
+
+
+def reported(command: Callable[..., None]) -> Callable[..., None]:
+    """Report the errors of a command that does not connect to a broker, as ``run_command`` does."""
+
+    @wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        run_command(lambda: command(*arguments, **options))
+
+    return run
 
 
 def vhost_in(api: Api, given: str | None) -> str:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import typer
 
 from leveret.cli.api_client import Api
-from leveret.cli.broker_options import ANY_VHOST, AS_JSON, at_broker, group, listed_at
-from leveret.cli.output import print_json, print_line, print_list
-from leveret.cli.tables import Column, count, duration, print_facts, print_table, size
+from leveret.cli.broker_options import ANY_VHOST, AS_JSON, at_broker, group
+from leveret.cli.object_commands import list_command
+from leveret.cli.output import print_line, print_list, print_object
+from leveret.cli.tables import Column, columns, count, duration, size
 
 app = group("List, show and close client connections.")
 consumers_app = group("List consumers.")
 
 NAME = typer.Argument(metavar="NAME", help="Connection name, see 'leveret connections list'.")
 COLUMNS = (
-    Column("name", "name"),
-    Column("vhost", "vhost"),
-    Column("user", "user"),
-    Column("state", "state"),
+    *columns("name", "vhost", "user", "state"),
     Column("channels", "channels", count),
-    Column("received", "recv_oct", size),
-    Column("sent", "send_oct", size),
+    *columns(shown=size, received="recv_oct", sent="send_oct"),
     Column("client", "user_provided_name"),
 )
 FACTS = (
@@ -31,17 +28,12 @@ FACTS = (
     Column("TLS protocol", "ssl_protocol"),
     Column("heartbeat", "timeout", duration),
     Column("frame max", "frame_max", size),
-    Column("product", "client_properties.product"),
-    Column("version", "client_properties.version"),
-    Column("platform", "client_properties.platform"),
+    *(Column(name, f"client_properties.{name}") for name in ("product", "version", "platform")),
 )
 CHANNELS = (
-    Column("channel", "number", count),
-    Column("consumers", "consumer_count", count),
-    Column("unacked", "messages_unacknowledged", count),
-    Column("unconfirmed", "messages_unconfirmed", count),
-    Column("prefetch", "prefetch_count", count),
-    Column("state", "state"),
+    *columns(shown=count, channel="number", consumers="consumer_count", unacked="messages_unacknowledged"),
+    *columns(shown=count, unconfirmed="messages_unconfirmed", prefetch="prefetch_count"),
+    *columns("state"),
 )
 CONSUMER = (
     Column("consumer", "consumer_tag"),
@@ -77,14 +69,7 @@ def list_connections(
 def show_connection(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
     """Show a connection and its channels."""
     answer = api.get("connections", name)
-    if as_json:
-        print_json(answer)
-        return
-    print_facts(FACTS, answer.value)
-    channels = api.get("connections", name, "channels").rows
-    if channels:
-        print_line("")
-        print_table(CHANNELS, channels, "")
+    print_object(answer, FACTS, as_json, lambda row: [(CHANNELS, api.get("connections", name, "channels").rows)])
 
 
 @app.command("close")
@@ -101,12 +86,7 @@ def close_connection(
     print_line(f"connection '{name}' closed")
 
 
-@consumers_app.command("list")
-@at_broker
-def list_consumers(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List consumers."""
-    answer = api.get(*listed_at(api, "consumers", vhost))
-    print_list(answer, CONSUMERS, "No consumers.", as_json)
+list_command(consumers_app, "consumers", CONSUMERS, help="List consumers.", empty="No consumers.")
 
 
 @consumers_app.callback()

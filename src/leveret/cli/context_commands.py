@@ -8,24 +8,16 @@ from dataclasses import asdict
 import typer
 
 from leveret.cli.api_client import Misuse, address_of
-from leveret.cli.broker_options import group, run_command
+from leveret.cli.broker_options import group, reported
 from leveret.cli.contexts import URL, USERNAME, Context, Contexts, contexts_path, load_contexts
 from leveret.cli.name_completion import context_names
 from leveret.cli.output import print_line
-from leveret.cli.tables import Column, print_table
+from leveret.cli.tables import columns, print_table
 
 app = group("Manage named brokers. They are stored in your configuration directory, without passwords.")
 
 NAME = typer.Argument(metavar="NAME", help="Context name.", autocompletion=context_names)
-COLUMNS = (
-    Column("current", "current"),
-    Column("name", "name"),
-    Column("url", "url"),
-    Column("username", "username"),
-    Column("vhost", "vhost"),
-    Column("password file", "password_file"),
-    Column("ca file", "ca_file"),
-)
+COLUMNS = columns("current", "name", "url", "username", "vhost", "password_file", "ca_file")
 
 
 def _full(path: str | None) -> str | None:
@@ -38,23 +30,21 @@ def _known() -> Contexts:
 
 
 @app.command("list")
+@reported
 def list_contexts(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
     """List contexts."""
+    known = _known()
+    rows = [{"name": name, "current": name == known.current, **asdict(one)} for name, one in known.named.items()]
+    if as_json:
+        import json
 
-    def run() -> None:
-        known = _known()
-        rows = [{"name": name, "current": name == known.current, **asdict(one)} for name, one in known.named.items()]
-        if as_json:
-            import json
-
-            print_line(json.dumps(rows))
-        else:
-            print_table(COLUMNS, rows, "No contexts. To add one: leveret context add NAME --url URL --username NAME")
-
-    run_command(run)
+        print_line(json.dumps(rows))
+    else:
+        print_table(COLUMNS, rows, "No contexts. To add one: leveret context add NAME --url URL --username NAME")
 
 
 @app.command("add")
+@reported
 def add_context(
     name: str = NAME,
     url: str = typer.Option(URL, "--url", metavar="URL", help="HTTP address of the broker."),
@@ -68,49 +58,39 @@ def add_context(
     ),
 ) -> None:
     """Add or replace a context; the first one added becomes the current context."""
-
-    def run() -> None:
-        address_of(url, "--url")
-        if not name:
-            raise Misuse("the context name is empty: leveret context add NAME")
-        known = _known()
-        known.named[name] = Context(url, username, vhost, _full(password_file), _full(ca_file))
-        known.current = known.current or name
-        known.save()
-        print_line(f"context '{name}' saved: {username} at {url}")
-        if known.current == name:
-            print_line("it is the current context")
-        else:
-            print_line(f"to make it the current context: leveret context use {name}")
-
-    run_command(run)
+    address_of(url, "--url")
+    if not name:
+        raise Misuse("the context name is empty: leveret context add NAME")
+    known = _known()
+    known.named[name] = Context(url, username, vhost, _full(password_file), _full(ca_file))
+    known.current = known.current or name
+    known.save()
+    print_line(f"context '{name}' saved: {username} at {url}")
+    if known.current == name:
+        print_line("it is the current context")
+    else:
+        print_line(f"to make it the current context: leveret context use {name}")
 
 
 @app.command("use")
+@reported
 def use_context(name: str = NAME) -> None:
     """Make a context the current one, used by commands without --context or --url."""
-
-    def run() -> None:
-        known = _known()
-        chosen = known.find(name)
-        known.current = name
-        known.save()
-        print_line(f"current context is now '{name}': {chosen.username} at {chosen.url}")
-
-    run_command(run)
+    known = _known()
+    chosen = known.find(name)
+    known.current = name
+    known.save()
+    print_line(f"current context is now '{name}': {chosen.username} at {chosen.url}")
 
 
 @app.command("remove")
+@reported
 def remove_context(name: str = NAME) -> None:
     """Remove a context."""
-
-    def run() -> None:
-        known = _known()
-        known.find(name)
-        del known.named[name]
-        if known.current == name:
-            known.current = None
-        known.save()
-        print_line(f"context '{name}' removed")
-
-    run_command(run)
+    known = _known()
+    known.find(name)
+    del known.named[name]
+    if known.current == name:
+        known.current = None
+    known.save()
+    print_line(f"context '{name}' removed")

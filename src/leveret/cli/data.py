@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leveret.cli.dump import definition_lines, message_lines
-from leveret.cli.tables import numbered
+from leveret.cli.tables import numbered, plain_table
 from leveret.errors import StoreError
 from leveret.store.backup import (
     Made,
@@ -98,22 +98,19 @@ def facts_of(found: Inspection) -> dict[str, object]:
         "bytes": found.bytes,
         "definitions": found.definitions,
         "faults": found.contents.faults,
-        "damage": [
-            {name: value for name, value in damage._asdict().items() if name != "is_tail"}
-            | {"kind": "torn tail" if damage.is_tail else "damage"}
-            for damage in recovered.damages
-        ],
-        "stream_damage": [
-            {name: value for name, value in damage._asdict().items() if name != "is_tail"}
-            | {"kind": "torn tail" if damage.is_tail else "damage"}
-            for damage in found.contents.stream_damages
-        ],
+        "damage": [_damage_facts(damage) for damage in recovered.damages],
+        "stream_damage": [_damage_facts(damage) for damage in found.contents.stream_damages],
         "queues": [queue._asdict() for queue in found.queues],
         "deleted_queues": [
             {"id": queue.id, "messages": queue.messages, "bytes": queue.bytes} for queue in found.deleted
         ],
         "segments": [segment._asdict() | {"live": round(segment.live, 4)} for segment in found.segments],
     }
+
+
+def _damage_facts(damage: Damaged | StreamDamaged) -> dict[str, object]:
+    facts = {name: value for name, value in damage._asdict().items() if name != "is_tail"}
+    return facts | {"kind": "torn tail" if damage.is_tail else "damage"}
 
 
 def report(path: Path, found: Inspection) -> str:
@@ -153,19 +150,7 @@ def _damage_line(damage: Damaged | StreamDamaged, where: str) -> str:
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
-    """Lines of a table; text is left-aligned, numbers are right-aligned."""
-    if not rows:
-        return []
-    widths = [max(len(str(row[at])) for row in [heads, *rows]) for at in range(len(heads))]
-    is_number = [not isinstance(value, str) or value.endswith("%") for value in rows[0]]
-    lines = []
-    for row in [heads, *rows]:
-        cells = [
-            f"{value!s:>{width}}" if right else f"{value!s:{width}}"
-            for value, width, right in zip(row, widths, is_number, strict=True)
-        ]
-        lines.append(f"  {'  '.join(cells)}".rstrip())
-    return lines
+    return [f"  {line}" for line in plain_table(heads, rows)] if rows else []
 
 
 def shown(name: str | None) -> str:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from leveret.cli.output import encoded_payload
 from leveret.cli.tables import name, printable, text
 from leveret.client import Delivery
 from leveret.wire.properties import LAYOUT, Properties
@@ -39,19 +40,13 @@ def as_raw(delivery: Delivery) -> bytes:
 
 def as_json_line(delivery: Delivery) -> bytes:
     """With the field names of the HTTP API."""
-    body = delivery.body
-    try:
-        payload, encoding = body.decode(), "string"
-    except UnicodeDecodeError:
-        payload, encoding = base64.b64encode(body).decode(), "base64"
     row = {
         "exchange": delivery.exchange,
         "routing_key": delivery.routing_key,
         "redelivered": delivery.redelivered,
         "properties": _finite(_given(delivery.properties)),
-        "payload_bytes": len(body),
-        "payload": payload,
-        "payload_encoding": encoding,
+        "payload_bytes": len(delivery.body),
+        **encoded_payload(delivery.body),
     }
     return json.dumps(row, default=_plain).encode() + b"\n"
 

@@ -9,20 +9,19 @@ import typer
 from leveret.cli.api_client import Api, Row
 from leveret.cli.binding_commands import BINDINGS
 from leveret.cli.broker_options import (
-    ANY_VHOST,
     ARGUMENTS,
     AS_JSON,
     VHOST,
     at_broker,
     exchange_in,
     group,
-    listed_at,
     pairs,
     vhost_in,
 )
 from leveret.cli.name_completion import choices, names_of
-from leveret.cli.output import print_created, print_json, print_line, print_list
-from leveret.cli.tables import Column, count, name, print_facts, print_table, text
+from leveret.cli.object_commands import list_command
+from leveret.cli.output import print_created, print_json, print_line, print_object
+from leveret.cli.tables import Column, columns, count, name, print_table, text
 
 app = group("List, show, create and delete exchanges, and test routing.")
 
@@ -33,24 +32,24 @@ HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="Message header
 COLUMNS = (
     Column("vhost", "vhost"),
     Column("name", "name", name),
-    Column("type", "type"),
-    Column("durable", "durable"),
+    *columns("type", "durable"),
     Column("auto-delete", "auto_delete"),
     Column("internal", "internal"),
-    Column("published", "message_stats.publish_in", count),
-    Column("routed", "message_stats.publish_out", count),
+    *columns(shown=count, published="message_stats.publish_in", routed="message_stats.publish_out"),
     Column("policy", "policy"),
 )
 TYPES = choices("direct", "fanout", "topic", "headers")
 STEPS = (*BINDINGS[:3], Column("matched by", "by"), *BINDINGS[3:])
 
 
-@app.command("list")
-@at_broker
-def list_exchanges(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List exchanges."""
-    answer = api.get(*listed_at(api, "exchanges", vhost), query={"sort": "name"})
-    print_list(answer, COLUMNS, "No exchanges that you have access to.", as_json)
+list_command(
+    app,
+    "exchanges",
+    COLUMNS,
+    help="List exchanges.",
+    empty="No exchanges that you have access to.",
+    query={"sort": "name"},
+)
 
 
 @app.command("show")
@@ -58,15 +57,13 @@ def list_exchanges(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_J
 def show_exchange(api: Api, name: str = NAME, vhost: str | None = VHOST, as_json: bool = AS_JSON) -> None:
     """Show an exchange and its bindings."""
     place, name = vhost_in(api, vhost), exchange_in(name)
-    answer = api.get("exchanges", place, name)
-    if as_json:
-        print_json(answer)
-        return
-    print_facts((*COLUMNS, Column("arguments", "arguments")), answer.value)
-    bindings = api.get("exchanges", place, name, "bindings", "source").rows
-    if bindings:
-        print_line("")
-        print_table(BINDINGS, bindings, "")
+    facts = (*COLUMNS, *columns("arguments"))
+    print_object(
+        api.get("exchanges", place, name),
+        facts,
+        as_json,
+        lambda row: [(BINDINGS, api.get("exchanges", place, name, "bindings", "source").rows)],
+    )
 
 
 @app.command("create")

@@ -1,4 +1,4 @@
-"""Command-line flags generated from the declared settings."""
+"""Parameters of commands that are made by code, and command-line flags generated from the declared settings."""
 
 from __future__ import annotations
 
@@ -28,23 +28,29 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     config = typer.Option(
         None, "--config", metavar="FILE", help="TOML file with settings; flags and LEVERET_... variables override it."
     )
-    parameters = [_parameter("config", config, Path | None)]
-    parameters += [_parameter(item.name, _option(item), str | None) for item in DECLARED if item.flag]
+    parameters = [option("config", Path | None, config)]
+    parameters += [option(item.name, str | None, _option_of(item)) for item in DECLARED if item.flag]
     old_names = [item.old_name for item in DECLARED if item.old_name]
-    parameters += [_parameter(name, typer.Option(None, flag_of(name), hidden=True), str | None) for name in old_names]
-    parameters += [_parameter(item.name, item.default, item.annotation) for item in own]
-    run.__name__ = command.__name__
-    run.__doc__ = command.__doc__
+    parameters += [option(name, str | None, typer.Option(None, flag_of(name), hidden=True)) for name in old_names]
+    parameters += [option(item.name, item.annotation, item.default) for item in own]
+    return with_parameters(run, parameters, command)
+
+
+def option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def with_parameters(
+    run: Callable[..., None], parameters: list[inspect.Parameter], like: Callable[..., None]
+) -> Callable[..., None]:
+    """Declare the parameters of ``run`` for typer; its name and help are those of ``like``."""
+    run.__name__, run.__doc__ = like.__name__, like.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 
-def _parameter(name: str, option: Any, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=annotation)
-
-
-def _option(declared: Setting) -> Any:
+def _option_of(declared: Setting) -> Any:
     """Every flag is a string for the parser; the setting's kind parses and validates it."""
     shown = f"{declared.help[:1].upper()}{declared.help[1:]}.  [{_default_text(declared)}, env: {declared.env}]"
     return typer.Option(None, declared.flag or "", metavar=declared.kind.metavar, help=shown)

@@ -14,8 +14,9 @@ import typer
 from leveret.cli.api_client import Answer, Api, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, single_command, vhost_in
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_json, print_line, print_list, progress
-from leveret.cli.tables import Column, count, numbered, print_facts, text
+from leveret.cli.object_commands import list_command, show_command
+from leveret.cli.output import print_json, print_line, progress
+from leveret.cli.tables import columns, count, numbered, text
 
 app = group("List, show and cancel jobs: moves, copies, redrives and deletions.")
 move_app, copy_app, redrive_app = single_command(), single_command(), single_command()
@@ -24,16 +25,8 @@ POLL = 0.2  # seconds between two requests for the state of a job
 RUNNING, CANCELLED, LOST = "running", "cancelled", "lost"
 ID = typer.Argument(metavar="ID", help="Job id, see 'leveret jobs list'.")
 COLUMNS = (
-    Column("id", "id"),
-    Column("kind", "kind"),
-    Column("vhost", "vhost"),
-    Column("queue", "queue"),
-    Column("destination", "destination"),
-    Column("dry run", "dry_run"),
-    Column("state", "state"),
-    Column("examined", "looked_at", count),
-    Column("done", "done", count),
-    Column("skipped", "skipped", count),
+    *columns("id", "kind", "vhost", "queue", "destination", "dry_run", "state"),
+    *columns(shown=count, examined="looked_at", done="done", skipped="skipped"),
 )
 
 
@@ -50,28 +43,27 @@ class Choice(NamedTuple):
     as_json: bool = AS_JSON
 
 
-@move_app.command()
-@at_broker
-def move(
-    api: Api,
-    choice: Choice,
-    source: str = typer.Argument(metavar="FROM", help="Source queue.", autocompletion=names_of("queues")),
-    destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
-) -> None:
-    """Move messages from one queue to another; at any time a message is in exactly one of them."""
-    _run(api, "move", source, choice, destination=destination)
+def _transfer_command(app: typer.Typer, kind: str, source: str, help: str) -> None:
+    """``move`` or ``copy``; ``source``: the help of its first argument."""
+
+    def transfer(
+        api: Api,
+        choice: Choice,
+        source: str = typer.Argument(metavar="FROM", help=source, autocompletion=names_of("queues")),
+        destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
+    ) -> None:
+        _run(api, kind, source, choice, destination=destination)
+
+    app.command(kind, help=help)(at_broker(transfer))
 
 
-@copy_app.command()
-@at_broker
-def copy(
-    api: Api,
-    choice: Choice,
-    source: str = typer.Argument(metavar="FROM", help="Source queue or stream.", autocompletion=names_of("queues")),
-    destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
-) -> None:
-    """Copy messages from one queue to another."""
-    _run(api, "copy", source, choice, destination=destination)
+_transfer_command(
+    move_app,
+    "move",
+    "Source queue.",
+    "Move messages from one queue to another; at any time a message is in exactly one of them.",
+)
+_transfer_command(copy_app, "copy", "Source queue or stream.", "Copy messages from one queue to another.")
 
 
 @redrive_app.command()
@@ -136,23 +128,15 @@ def _report(row: Row, is_quiet: bool) -> None:
         print_line(f"  {number} to {text(origin)}")
 
 
-@app.command("list")
-@at_broker
-def list_jobs(api: Api, as_json: bool = AS_JSON) -> None:
-    """List running and recently finished jobs."""
-    answer = api.get("queue-jobs")
-    print_list(answer, COLUMNS, "No jobs. To start one: leveret move, copy or redrive", as_json)
-
-
-@app.command("show")
-@at_broker
-def show_job(api: Api, id_: str = ID, as_json: bool = AS_JSON) -> None:
-    """Show the state of a job."""
-    answer = api.get("queue-jobs", id_)
-    if as_json:
-        print_json(answer)
-    else:
-        print_facts(COLUMNS, answer.value)
+list_command(
+    app,
+    "queue-jobs",
+    COLUMNS,
+    help="List running and recently finished jobs.",
+    empty="No jobs. To start one: leveret move, copy or redrive",
+    by_vhost=False,
+)
+show_command(app, "queue-jobs", ID, COLUMNS, help="Show the state of a job.")
 
 
 @app.command("cancel")

@@ -5,54 +5,42 @@ from __future__ import annotations
 import typer
 
 from leveret.cli.api_client import Api
-from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, YES, at_broker, confirm, group, listed_at, vhost_in
+from leveret.cli.broker_options import AS_JSON, VHOST, YES, at_broker, confirm, group, vhost_in
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import Column, count, duration, numbered, print_table, rate, size
+from leveret.cli.object_commands import list_command
+from leveret.cli.output import print_line, print_list
+from leveret.cli.tables import Column, columns, count, duration, numbered, rate, size
 
 app = group("List and release leases: messages of classic queues held by Spark readers.")
 spark_app = group("List Spark queries; list and delete transactions of the exactly-once sink.")
 
 COLUMNS = (
-    Column("vhost", "vhost"),
-    Column("queue", "queue"),
-    Column("consumer", "consumer"),
-    Column("lease", "lease", count),
-    Column("messages", "messages", count),
+    *columns("vhost", "queue", "consumer"),
+    *columns("lease", "messages", shown=count),
     Column("size", "bytes", size),
     Column("age", "age", duration),
 )
 TRANSACTIONS = (
-    Column("transaction", "transaction"),
-    Column("owner", "owner"),
-    Column("last batch", "last_batch", count),
-    Column("messages", "messages", count),
+    *columns("transaction", "owner"),
+    *columns("last_batch", "messages", shown=count),
 )
 QUERIES = (
-    Column("name", "name"),
-    Column("state", "state"),
+    *columns("name", "state"),
     Column("lag", "lag", count),
-    Column("input", "input_rows_per_second", rate),
-    Column("processed", "rows_per_second", rate),
-    Column("batch", "batch", count),
-    Column("rows", "rows", count),
+    *columns(shown=rate, input="input_rows_per_second", processed="rows_per_second"),
+    *columns("batch", "rows", shown=count),
     Column("last report", "silent_for", duration),
-    Column("vhost", "vhost"),
-    Column("user", "user"),
-    Column("sink", "sink"),
-    Column("id", "id"),
+    *columns("vhost", "user", "sink", "id"),
 )
 
 
-@app.command("list")
-@at_broker
-def list_leases(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List leases: messages delivered to a Spark reader and not yet committed."""
-    answer = api.get(*listed_at(api, "leases", vhost))
-    if as_json:
-        print_json(answer)
-    else:
-        print_table(COLUMNS, answer.rows, "No leases. Spark readers of classic queues create them.")
+list_command(
+    app,
+    "leases",
+    COLUMNS,
+    help="List leases: messages delivered to a Spark reader and not yet committed.",
+    empty="No leases. Spark readers of classic queues create them.",
+)
 
 
 @app.command("release")
@@ -74,17 +62,14 @@ def release_leases(
     print_line(f"{numbered(released, 'messages')} requeued to queue '{queue}'")
 
 
-@spark_app.command("list")
-@at_broker
-def list_queries(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List Spark queries with their rates and lag."""
-    answer = api.get(*listed_at(api, "spark-queries", vhost), query={"sort": "name"})
-    if as_json:
-        print_json(answer)
-    else:
-        print_table(
-            QUERIES, answer.rows, "No Spark queries in the last hour. Add LeveretListener to the Spark session."
-        )
+list_command(
+    spark_app,
+    "spark-queries",
+    QUERIES,
+    help="List Spark queries with their rates and lag.",
+    empty="No Spark queries in the last hour. Add LeveretListener to the Spark session.",
+    query={"sort": "name"},
+)
 
 
 @spark_app.command("transactions")
@@ -97,10 +82,7 @@ def list_transactions(
 ) -> None:
     """List sink transactions and their last batch: at most 1,000, least recently committed first."""
     answer = api.get("pipeline", vhost_in(api, vhost), "commits", query={"start": start})
-    if as_json:
-        print_json(answer)
-    else:
-        print_table(TRANSACTIONS, answer.value["commits"], "No transactions. Spark's exactly-once sink creates them.")
+    print_list(answer, TRANSACTIONS, "No transactions. Spark's exactly-once sink creates them.", as_json, "commits")
 
 
 @spark_app.command("delete-transaction")

@@ -11,8 +11,8 @@ import typer
 
 from leveret.cli.flags import with_settings
 from leveret.cli.lazy_commands import LazyGroup
-from leveret.cli.version import version
 from leveret.errors import ConfigError
+from leveret.version import VERSION
 
 NOT_WRITTEN = (ENOSPC, EIO, EBADF)  # errors of standard output
 
@@ -79,7 +79,7 @@ def _root(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"leveret {version()}")
+        typer.echo(f"leveret {VERSION}")
         raise typer.Exit()
 
 

@@ -26,8 +26,8 @@ from leveret.cli.broker_options import (
     vhost_in,
 )
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import Column, count, name, numbered, print_table
+from leveret.cli.output import encoded_payload, print_json, print_line
+from leveret.cli.tables import Column, columns, count, name, numbered, print_table
 
 publish_app, get_app, browse_app = single_command(), single_command(), single_command()
 
@@ -36,8 +36,7 @@ RAW = typer.Option(False, "--raw", help="Print only the bodies, unchanged, each 
 TRANSIENT, PERSISTENT = 1, 2
 COLUMNS = (
     Column("exchange", "exchange", name),
-    Column("routing key", "routing_key"),
-    Column("redelivered", "redelivered"),
+    *columns("routing_key", "redelivered"),
     Column("bytes", "payload_bytes", count),
     Column("headers", "properties.headers"),
     Column("body", "payload"),
@@ -74,7 +73,7 @@ def publish(
     properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **given}
     if header:
         properties["headers"] = pairs(header, "--header")
-    value: Row = {"routing_key": routing_key, "properties": properties, **_encoded(payload)}
+    value: Row = {"routing_key": routing_key, "properties": properties, **encoded_payload(payload)}
     exchange = exchange_in(exchange)
     answer = api.post("exchanges", vhost_in(api, vhost), exchange, "publish", value=value)
     routed = answer.value["routed"]
@@ -112,13 +111,6 @@ def _body(body: str | None, file: Path | None) -> bytes:
         except OSError as problem:
             raise Misuse(f"cannot read {file}: {problem.strerror}") from None
     return sys.stdin.buffer.read()
-
-
-def _encoded(payload: bytes) -> Row:
-    try:
-        return {"payload": payload.decode(), "payload_encoding": "string"}
-    except UnicodeDecodeError:
-        return {"payload": base64.b64encode(payload).decode(), "payload_encoding": "base64"}
 
 
 @get_app.command()

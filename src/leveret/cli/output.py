@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import typer
 
-from leveret.cli.api_client import Answer
-from leveret.cli.tables import Column, cut, print_table
+from leveret.cli.api_client import Answer, Row
+from leveret.cli.tables import Column, cut, print_facts, print_table
 
+Details = Callable[[Row], Iterable[tuple[Sequence[Column], list[Row] | None]]]
 LONGEST = 24  # characters of the label of a progress bar
 
 
@@ -20,12 +22,24 @@ def print_json(answer: Answer) -> None:
     typer.echo(answer.body.rstrip(b"\n"))
 
 
-def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool) -> None:
-    """Print a table, or the JSON of the response; ``empty``: the text if there are no rows."""
+def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool, key: str | None = None) -> None:
+    """Print a table, or the JSON of the response. ``empty``: the text if there are no rows; ``key``: where they are."""
     if as_json:
         print_json(answer)
     else:
-        print_table(columns, answer.rows, empty)
+        print_table(columns, answer.rows if key is None else answer.value[key], empty)
+
+
+def print_object(answer: Answer, columns: Sequence[Column], as_json: bool, details: Details = lambda row: ()) -> None:
+    """Print one object as facts and the tables of its ``details``, or the JSON of the response."""
+    if as_json:
+        print_json(answer)
+        return
+    print_facts(columns, answer.value)
+    for heads, rows in details(answer.value):
+        if rows:
+            print_line("")
+            print_table(heads, rows, "")
 
 
 def print_line(line: str) -> None:
@@ -35,6 +49,14 @@ def print_line(line: str) -> None:
 def print_created(what: str, answer: Answer, existing: str = "already exists") -> None:
     """The result of a PUT: 201 if the object is new, 204 if it existed."""
     print_line(f"{what} {'created' if answer.status == 201 else existing}")
+
+
+def encoded_payload(body: bytes) -> dict[str, str]:
+    """As in the HTTP API: a body that is not UTF-8 is base64."""
+    try:
+        return {"payload": body.decode(), "payload_encoding": "string"}
+    except UnicodeDecodeError:
+        return {"payload": base64.b64encode(body).decode(), "payload_encoding": "base64"}
 
 
 class Advance(Protocol):

@@ -5,7 +5,19 @@ from __future__ import annotations
 from leveret.cli.api_client import Api, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, single_command
 from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import Column, count, duration, numbered, print_facts, print_table, rate, size, text, value_at
+from leveret.cli.tables import (
+    Column,
+    columns,
+    count,
+    duration,
+    numbered,
+    print_facts,
+    print_table,
+    rate,
+    size,
+    text,
+    value_at,
+)
 
 status_app, overview_app = single_command(), single_command()
 
@@ -115,12 +127,9 @@ def overview(api: Api, as_json: bool = AS_JSON) -> None:
 NODES = (
     Column("node", "name"),
     Column("uptime", "seconds", duration),
-    Column("memory", "mem_used", size),
-    Column("high watermark", "mem_limit", size),
-    Column("disk free", "disk_free", size),
-    Column("free limit", "disk_free_limit", size),
-    Column("file descriptors", "fd_used", count),
-    Column("limit", "fd_total", count),
+    *columns(shown=size, memory="mem_used", high_watermark="mem_limit", disk_free="disk_free"),
+    *columns(shown=size, free_limit="disk_free_limit"),
+    *columns(shown=count, file_descriptors="fd_used", limit="fd_total"),
     Column("alarms", "alarms"),
 )
 

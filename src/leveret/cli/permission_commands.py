@@ -11,7 +11,7 @@ from leveret.cli.api_client import Api, Misuse, Refusal, Row
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, vhost_in
 from leveret.cli.name_completion import names_of
 from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import Column, print_table
+from leveret.cli.tables import columns, print_table
 
 app = group("List, set, clear and test permissions: regular expressions for names of queues and exchanges.")
 
@@ -20,14 +20,8 @@ USER = typer.Argument(metavar="USER", help="User name.", autocompletion=names_of
 EXCHANGE = typer.Argument(metavar="EXCHANGE", help="Topic exchange.")
 PATTERN = "Names the user may {}; none if omitted."
 ALL = "--configure '.*' --write '.*' --read '.*'"
-COLUMNS = (
-    Column("user", "user"),
-    Column("vhost", "vhost"),
-    Column("configure", "configure"),
-    Column("write", "write"),
-    Column("read", "read"),
-)
-TOPICS = (Column("user", "user"), Column("vhost", "vhost"), Column("exchange", "exchange"), *COLUMNS[3:])
+COLUMNS = columns("user", "vhost", "configure", "write", "read")
+TOPICS = columns("user", "vhost", "exchange", "write", "read")
 
 
 class Given(NamedTuple):

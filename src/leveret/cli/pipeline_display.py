@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from leveret.cli.tables import plain_table
+
 if TYPE_CHECKING:
     from leveret.spark.jobs.running_job import Progress
 
@@ -50,19 +52,4 @@ def line_of(progress: Progress, seconds: float) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table; text is left-aligned, numbers are right-aligned."""
-    if not heads:
-        return ""
-    texts = [tuple("" if value is None else str(value) for value in row) for row in rows]
-    widths = [max(len(row[at]) for row in [tuple(heads), *texts]) for at in range(len(heads))]
-    is_number = [
-        all(isinstance(row[at], int | float | None) for row in rows) and bool(rows) for at in range(len(heads))
-    ]
-    lines = []
-    for row in [tuple(heads), *texts]:
-        cells = [
-            f"{text:>{width}}" if right else f"{text:{width}}"
-            for text, width, right in zip(row, widths, is_number, strict=True)
-        ]
-        lines.append("  ".join(cells).rstrip() + "\n")
-    return "".join(lines)
+    return "".join(f"{line}\n" for line in plain_table(heads, rows)) if heads else ""

@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 
+from leveret.cli.flags import option, with_parameters
 from leveret.cli.pipeline_display import Display, table
 from leveret.errors import ConfigError, LeveretError
 from leveret.spark import LeveretListener
@@ -45,11 +46,9 @@ def command_of(job: Job) -> Any:
         raise typer.Exit(run(job, options, master, pairs(conf, "conf")))
 
     kinds = typing.get_type_hints(job.options)
-    parameters = [_parameter(field.name, *_flag(field, kinds[field.name])) for field in ordered_fields(job)]
-    parameters += [_parameter("master", MASTER, str), _parameter("conf", CONF, list[str])]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
+    parameters = [_flag(field, kinds[field.name]) for field in ordered_fields(job)]
+    parameters += [option("master", str, MASTER), option("conf", list[str], CONF)]
+    return with_parameters(command, parameters, command)
 
 
 def ordered_fields(job: Job) -> list[Field[Any]]:
@@ -59,12 +58,8 @@ def ordered_fields(job: Job) -> list[Field[Any]]:
     return sorted(fields(job.options), key=lambda field: (field.default is not MISSING, rank[field.name]))
 
 
-def _parameter(name: str, option: Any, kind: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
-
-
-def _flag(field: Field[Any], kind: Any) -> tuple[Any, Any]:
-    """The typer option of a job's option, and its type."""
+def _flag(field: Field[Any], kind: Any) -> inspect.Parameter:
+    """The flag for an option of the job."""
     default: Any = ... if field.default is MISSING else field.default
     if typing.get_origin(kind) in (Mapping, tuple):
         kind, default = list[str], []
@@ -74,7 +69,8 @@ def _flag(field: Field[Any], kind: Any) -> tuple[Any, Any]:
     shown = str(field.metadata["help"])
     if default not in (..., None, False, []):
         shown = f"{shown}  [default: {default}]"
-    return typer.Option(default, flag_of(field.name), metavar=metavar, help=shown, show_default=False), kind
+    flag = typer.Option(default, flag_of(field.name), metavar=metavar, help=shown, show_default=False)
+    return option(field.name, kind, flag)
 
 
 def _given(name: str, value: Any) -> Any:
@@ -84,6 +80,7 @@ def _given(name: str, value: Any) -> Any:
 
 
 def pairs(texts: Sequence[str], name: str) -> dict[str, str]:
+    """Unlike the options of other commands, values are strings."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")

@@ -7,10 +7,11 @@ import sys
 import typer
 
 from leveret.cli.api_client import Api, Row
-from leveret.cli.broker_options import AS_JSON, at_broker, group
+from leveret.cli.broker_options import at_broker, group
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_line, print_list
-from leveret.cli.tables import Column, count, text
+from leveret.cli.object_commands import list_command
+from leveret.cli.output import print_line
+from leveret.cli.tables import Column, columns, count, text
 
 app = group("List, enable and disable plugins. All are built in; some can be disabled.")
 
@@ -20,8 +21,7 @@ NAMES = typer.Argument(
     autocompletion=names_of("plugins"),
 )
 COLUMNS = (
-    Column("name", "name"),
-    Column("enabled", "enabled"),
+    *columns("name", "enabled"),
     Column("can be disabled", "switchable"),
     Column("in use", "in_use", count),
     Column("description", "description"),
@@ -30,12 +30,14 @@ COLUMNS = (
 MOST_NAMED = 20  # exchanges and policies that use a disabled plugin
 
 
-@app.command("list")
-@at_broker
-def list_plugins(api: Api, as_json: bool = AS_JSON) -> None:
-    """List plugins, and how many exchanges and policies use them."""
-    answer = api.get("plugins")
-    print_list(answer, COLUMNS, "This broker has no plugins.", as_json)
+list_command(
+    app,
+    "plugins",
+    COLUMNS,
+    help="List plugins, and how many exchanges and policies use them.",
+    empty="This broker has no plugins.",
+    by_vhost=False,
+)
 
 
 @app.command("enable")

@@ -9,29 +9,20 @@ import typer
 from leveret.cli.api_client import Api, Misuse
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
 from leveret.cli.name_completion import choices, names_of
-from leveret.cli.output import print_created, print_json, print_line, print_list
-from leveret.cli.tables import Column, count, print_table
+from leveret.cli.output import print_created, print_line, print_list
+from leveret.cli.tables import Column, columns, count
 
 app = group("List, set, delete and explain policies: optional arguments for queues and exchanges by name pattern.")
 
 NAME = typer.Argument(metavar="NAME", help="Policy name.", autocompletion=names_of("policies"))
 OPERATOR = typer.Option(False, "--operator", help="Operator policies, which can only tighten limits.")
 COLUMNS = (
-    Column("vhost", "vhost"),
-    Column("name", "name"),
-    Column("pattern", "pattern"),
+    *columns("vhost", "name", "pattern"),
     Column("apply to", "apply-to"),
     Column("priority", "priority", count),
     Column("definition", "definition"),
 )
-EXPLAINED = (
-    Column("key", "key"),
-    Column("value", "value"),
-    Column("source", "source"),
-    Column("in effect", "is_effective"),
-)
-
-
+EXPLAINED = (*columns("key", "value", "source"), Column("in effect", "is_effective"))
 APPLY_TO = choices("all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges")
 
 
@@ -95,7 +86,4 @@ def explain(
     """Show the values in effect for a queue or exchange, and their source: argument, policy or default."""
     kind = "exchange" if exchange else "queue"
     answer = api.get("policies-explained", vhost_in(api, vhost), kind, name)
-    if as_json:
-        print_json(answer)
-    else:
-        print_table(EXPLAINED, answer.value["values"], f"No arguments and no policies apply to {kind} '{name}'.")
+    print_list(answer, EXPLAINED, f"No arguments and no policies apply to {kind} '{name}'.", as_json, "values")

@@ -24,34 +24,26 @@ from leveret.cli.broker_options import (
 )
 from leveret.cli.connection_commands import CONSUMER
 from leveret.cli.name_completion import choices, names_of
-from leveret.cli.output import print_created, print_json, print_line, print_list
-from leveret.cli.tables import Column, count, duration, numbered, print_facts, print_table, rate, size, value_at
+from leveret.cli.output import print_created, print_line, print_list, print_object
+from leveret.cli.tables import RATES, Column, columns, count, duration, numbered, size, value_at
 
 app = group("List, show, create, delete, purge, pause and resume queues.")
 purge_app = single_command()
 
 NAME = typer.Argument(metavar="NAME", help="Queue name.", autocompletion=names_of("queues"))
 COLUMNS = (
-    Column("vhost", "vhost"),
-    Column("name", "name"),
-    Column("ready", "messages_ready", count),
-    Column("unacked", "messages_unacknowledged", count),
-    Column("consumers", "consumers", count),
-    Column("publish", "message_stats.publish_details.rate", rate),
-    Column("deliver", "message_stats.deliver_get_details.rate", rate),
+    *columns("vhost", "name"),
+    *columns(shown=count, ready="messages_ready", unacked="messages_unacknowledged", consumers="consumers"),
+    *RATES,
     Column("state", "state"),
-    Column("oldest", "oldest_message_age", duration),
-    Column("drains in", "drain_estimate", duration),
+    *columns(shown=duration, oldest="oldest_message_age", drains_in="drain_estimate"),
     Column("type", "type"),
 )
 FACTS = (
     *COLUMNS,
     Column("durable", "durable"),
     Column("auto-delete", "auto_delete"),
-    Column("exclusive", "exclusive"),
-    Column("arguments", "arguments"),
-    Column("policy", "policy"),
-    Column("operator policy", "operator_policy"),
+    *columns("exclusive", "arguments", "policy", "operator_policy"),
     Column("effective policy", "effective_policy_definition"),
     Column("size", "message_bytes", size),
     Column("delayed", "messages_delayed", count),
@@ -97,14 +89,7 @@ def _refuse_unknown_field(api: Api, field: str) -> None:
 def show_queue(api: Api, name: str = NAME, vhost: str | None = VHOST, as_json: bool = AS_JSON) -> None:
     """Show a queue and its consumers."""
     answer = api.get("queues", vhost_in(api, vhost), name)
-    if as_json:
-        print_json(answer)
-        return
-    row: Row = answer.value
-    print_facts(FACTS, row)
-    if row.get("consumer_details"):
-        print_line("")
-        print_table(CONSUMER, row["consumer_details"], "")
+    print_object(answer, FACTS, as_json, lambda row: [(CONSUMER, row.get("consumer_details"))])
 
 
 @app.command("create")

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
-from typing import Any
 
 import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, vhost_in
-from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import UNKNOWN, Column, name, print_table, size
+from leveret.cli.output import print_line, print_list
+from leveret.cli.tables import Column, moment, name, size
 
 app = group("List and cancel scheduled messages.")
-
-
-def moment(value: Any) -> str:
-    """A timestamp in UTC."""
-    try:
-        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (TypeError, ValueError, OverflowError, OSError):
-        return UNKNOWN if value is None else str(value)
 
 
 COLUMNS = (
@@ -44,14 +34,10 @@ def list_schedules(
 ) -> None:
     """List scheduled messages, the next one first."""
     answer = api.get("schedules", vhost_in(api, vhost), query={"limit": limit, "after": after})
-    if as_json:
-        print_json(answer)
-        return
+    empty = "No scheduled messages. To schedule one, publish it with the header x-delay."
+    print_list(answer, COLUMNS, empty, as_json, "messages")
     page = answer.value
-    print_table(
-        COLUMNS, page["messages"], "No scheduled messages. To schedule one, publish it with the header x-delay."
-    )
-    if page["next"] is not None:
+    if page["next"] is not None and not as_json:
         sys.stderr.write(f"{page['count']} in total; for more: leveret schedules list --after {page['next']}\n")
 
 

@@ -22,11 +22,11 @@ from typing import Protocol, TextIO
 from leveret.cli.banner import banner, first_login
 from leveret.cli.event_loop import loop_factory
 from leveret.cli.settings import mistyped
-from leveret.cli.version import version
 from leveret.config import Settings
 from leveret.config_sources import Loaded, load_settings, load_with_sources
 from leveret.errors import ConfigError, StoreError
 from leveret.logs import configure_logs, get_log
+from leveret.version import VERSION
 
 COLLECT_EVERY = 60.0  # seconds
 COLLECT_BELOW = 8 << 20  # bytes used by messages
@@ -77,7 +77,7 @@ class Terminal:
         self._has_shown_login_of = user
 
     def show_banner(self, node: NodeLike) -> None:
-        text = banner(node.settings, node.endpoints, version(), node.url_user, self._has_shown_login_of)
+        text = banner(node.settings, node.endpoints, VERSION, node.url_user, self._has_shown_login_of)
         try:
             self._out.write(text)
             self._out.flush()

@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
 GAP = 2  # spaces between columns
@@ -28,6 +29,12 @@ class Column(NamedTuple):
     @property
     def is_number(self) -> bool:
         return self.shown in NUMBERS
+
+
+def columns(*fields: str, shown: Callable[[Any], str] | None = None, **headed: str) -> list[Column]:
+    """Columns with the names of their fields as headings; ``headed`` has the fields of other headings."""
+    pairs = [*((field, field) for field in fields), *headed.items()]
+    return [Column(head.replace("_", " "), path, shown or text) for head, path in pairs]
 
 
 def text(value: Any) -> str:
@@ -93,7 +100,27 @@ def duration(value: Any) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
+def moment(value: Any) -> str:
+    """A timestamp in UTC."""
+    return _formatted_time(value, "seconds", "Z")
+
+
+def precise_moment(value: Any) -> str:
+    """A timestamp in UTC, with milliseconds."""
+    return _formatted_time(value, "milliseconds", "")
+
+
+def _formatted_time(value: Any, precision: str, zone: str) -> str:
+    try:
+        return datetime.fromtimestamp(value, UTC).replace(tzinfo=None).isoformat(" ", precision) + zone
+    except (TypeError, ValueError, OverflowError, OSError):
+        return UNKNOWN if value is None else str(value)
+
+
 NUMBERS = (count, rate, size, traffic, duration)
+RATES = columns(
+    shown=rate, publish="message_stats.publish_details.rate", deliver="message_stats.deliver_get_details.rate"
+)
 
 
 def printable(value: str) -> str:
@@ -202,6 +229,26 @@ def cut(value: str, width: int, mark: str = CUT) -> str:
             break
         tail = letter + tail
     return f"{head}{mark}{tail}"
+
+
+def plain_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The lines of a table for a report, of any width. Columns of numbers and percentages are right-aligned."""
+    cells = [[*heads], *(["" if value is None else str(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    is_number = [bool(rows) and all(map(_is_number, column)) for column in zip(*rows, strict=True)] or [False] * len(
+        heads
+    )
+    return [
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, is_number, strict=True)
+        ).rstrip()
+        for line in cells
+    ]
+
+
+def _is_number(value: object) -> bool:
+    return value is None or isinstance(value, int | float) or (isinstance(value, str) and value.endswith("%"))
 
 
 def print_facts(columns: Sequence[Column], row: dict[str, Any], out: TextIO | None = None) -> None:

@@ -7,7 +7,19 @@ from typing import NamedTuple
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import listed_at
 from leveret.cli.overview_commands import nodes_seen
-from leveret.cli.tables import Column, count, duration, layout, numbered, printable, rate, size, traffic, value_at
+from leveret.cli.tables import (
+    Column,
+    columns,
+    count,
+    duration,
+    layout,
+    numbered,
+    printable,
+    rate,
+    size,
+    traffic,
+    value_at,
+)
 
 SORTS = {
     "messages": "messages",
@@ -19,10 +31,8 @@ OLD_SORTS = {"in": "publish", "out": "deliver"}  # still accepted
 RATES = (("published", "publish"), ("confirmed", "confirm"), ("delivered", "deliver_get"), ("acked", "ack"))
 QUEUES = (
     Column("queue", "name"),
-    Column("ready", "messages_ready", count),
-    Column("unacked", "messages_unacknowledged", count),
-    Column("publish", SORTS["publish"], rate),
-    Column("deliver", SORTS["deliver"], rate),
+    *columns(shown=count, ready="messages_ready", unacked="messages_unacknowledged"),
+    *columns(shown=rate, publish=SORTS["publish"], deliver=SORTS["deliver"]),
     Column("consumers", "consumers", count),
     Column("state", "state"),
     Column("oldest", "oldest_message_age", duration),
@@ -30,8 +40,7 @@ QUEUES = (
 )
 CONNECTIONS = (
     Column("connection", "name"),
-    Column("received", "recv_oct_details.rate", traffic),
-    Column("sent", "send_oct_details.rate", traffic),
+    *columns(shown=traffic, received="recv_oct_details.rate", sent="send_oct_details.rate"),
     Column("channels", "channels", count),
     Column("state", "state"),
     Column("user", "user"),

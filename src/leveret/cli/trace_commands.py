@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, vhost_in
 from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import UNKNOWN, Column, name, print_facts, print_table, size
+from leveret.cli.tables import Column, columns, name, precise_moment, print_facts, print_table, size
 
 app = group("Trace messages: enable tracing for a virtual host, list traced messages, show what happened to one.")
 
@@ -19,25 +18,15 @@ ID = typer.Argument(metavar="ID", help="As listed (m12), as shown by browse (7-0
 OWN_COLUMNS = {"time", "what", "bindings"}  # fields of an event that are not part of its details
 
 
-def moment(value: Any) -> str:
-    """A timestamp in UTC, with milliseconds."""
-    try:
-        return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (TypeError, ValueError, OverflowError, OSError):
-        return UNKNOWN if value is None else str(value)
-
-
 COLUMNS = (
-    Column("id", "id"),
-    Column("message id", "message_id"),
-    Column("published", "began", moment),
+    *columns("id", "message_id"),
+    Column("published", "began", precise_moment),
     Column("exchange", "exchange", name),
-    Column("routing key", "routing_key"),
-    Column("queues", "queues"),
+    *columns("routing_key", "queues"),
     Column("last event", "last"),
 )
 FACTS = (*COLUMNS, Column("size", "size", size), Column("properties", "properties"))
-EVENTS = (Column("time", "time", moment), Column("event", "what"), Column("details", "details"))
+EVENTS = (Column("time", "time", precise_moment), Column("event", "what"), Column("details", "details"))
 
 
 @app.command("on")
@@ -84,13 +73,8 @@ def list_traces(
         return
     page = answer.value
     is_on = where in {row["vhost"] for row in api.get("traces").rows}
-    print_table(
-        COLUMNS,
-        page["items"],
-        "No matching messages."
-        if is_on
-        else f"Tracing is disabled for vhost '{where}'; to enable it: leveret trace on",
-    )
+    disabled = f"Tracing is disabled for vhost '{where}'; to enable it: leveret trace on"
+    print_table(COLUMNS, page["items"], "No matching messages." if is_on else disabled)
     if page["filtered_count"] > len(page["items"]):
         sys.stderr.write(f"{page['filtered_count']} in total; filter by TEXT, or increase --limit\n")
 

@@ -10,8 +10,9 @@ import typer
 from leveret.cli.api_client import Api, Misuse, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_created, print_json, print_line, print_list
-from leveret.cli.tables import Column, print_facts, print_table
+from leveret.cli.object_commands import list_command
+from leveret.cli.output import print_created, print_json, print_line
+from leveret.cli.tables import columns, print_facts, print_table
 
 app = group("List, show, create and delete users; change passwords and tags.")
 
@@ -19,15 +20,16 @@ NAME = typer.Argument(metavar="NAME", help="User name.", autocompletion=names_of
 TAGS = typer.Option(
     [], "--tag", metavar="TAG", help="administrator, monitoring, policymaker, management or any other; repeatable."
 )
-COLUMNS = (Column("name", "name"), Column("tags", "tags"), Column("limits", "limits"))
+COLUMNS = columns("name", "tags", "limits")
 
-
-@app.command("list")
-@at_broker
-def list_users(api: Api, as_json: bool = AS_JSON) -> None:
-    """List users."""
-    answer = api.get("users")
-    print_list(answer, COLUMNS, "No users. To create one: leveret users create NAME", as_json)
+list_command(
+    app,
+    "users",
+    COLUMNS,
+    help="List users.",
+    empty="No users. To create one: leveret users create NAME",
+    by_vhost=False,
+)
 
 
 @app.command("show")

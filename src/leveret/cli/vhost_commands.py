@@ -5,42 +5,27 @@ from __future__ import annotations
 import typer
 
 from leveret.cli.api_client import Api, Row
-from leveret.cli.broker_options import AS_JSON, YES, at_broker, confirm, group
+from leveret.cli.broker_options import YES, at_broker, confirm, group
 from leveret.cli.name_completion import names_of
-from leveret.cli.output import print_created, print_json, print_line, print_list
-from leveret.cli.tables import Column, print_facts
+from leveret.cli.object_commands import list_command, show_command
+from leveret.cli.output import print_created, print_line
+from leveret.cli.tables import columns
 
 app = group("List, show, create and delete virtual hosts, which isolate queues, exchanges and permissions.")
 
 NAME = typer.Argument(metavar="NAME", help="Virtual host.", autocompletion=names_of("vhosts"))
 TAGS = typer.Option([], "--tag", metavar="TAG", help="Tag; repeatable.")
-COLUMNS = (
-    Column("name", "name"),
-    Column("description", "description"),
-    Column("tags", "tags"),
-    Column("default queue type", "default_queue_type"),
+COLUMNS = columns("name", "description", "tags", "default_queue_type")
+
+list_command(
+    app,
+    "vhosts",
+    COLUMNS,
+    help="List virtual hosts.",
+    empty="No virtual hosts that you have access to; grant access with: leveret permissions set",
+    by_vhost=False,
 )
-
-
-@app.command("list")
-@at_broker
-def list_vhosts(api: Api, as_json: bool = AS_JSON) -> None:
-    """List virtual hosts."""
-    answer = api.get("vhosts")
-    print_list(
-        answer, COLUMNS, "No virtual hosts that you have access to; grant access with: leveret permissions set", as_json
-    )
-
-
-@app.command("show")
-@at_broker
-def show_vhost(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
-    """Show a virtual host."""
-    answer = api.get("vhosts", name)
-    if as_json:
-        print_json(answer)
-    else:
-        print_facts(COLUMNS, answer.value)
+show_command(app, "vhosts", NAME, COLUMNS, help="Show a virtual host.")
 
 
 @app.command("create")

@@ -28,6 +28,7 @@ from leveret.http.values import boolean_of, integer_of, text_of
 from leveret.http.workers import WorkerContext
 
 T = TypeVar("T")
+R = TypeVar("R")
 SortKey = tuple[str, tuple[int, Any], T]  # the name of an object, its value to sort by, and the object
 Columns = Mapping[str, Any]  # a tree of names; its leaves are WHOLE
 
@@ -97,9 +98,9 @@ def _flag(given: Mapping[str, str], name: str) -> bool:
     return boolean_of({name: given.get(name, "").lower() or "false"}, name)
 
 
-async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[Row]:
+async def viewed(things: Iterable[T], view: Callable[[T], R | None]) -> list[R]:
     """The rows of these objects, without those for which the view returns None. Other tasks run in between."""
-    rows: list[Row] = []
+    rows: list[R] = []
     time_slice = TimeSlice()
     for thing in list(things):
         row = view(thing)
@@ -112,70 +113,45 @@ async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[R
 async def list_response(
     context: WorkerContext,
     request: Request,
-    things: Iterable[Any],
-    description: RowDescription[Any] | Callable[[Any], Row | None] | None = None,
-    cached: Callable[[Any], bytes | None] | None = None,
+    things: Iterable[T],
+    description: RowDescription[T],
+    cached: Callable[[T], bytes | None] | None = None,
 ) -> Response:
-    """The rows of these objects, filtered, sorted and paged as the query requests. Without a description the objects
-    are rows.
+    """The rows of these objects, filtered, sorted and paged as the query requests.
 
-    With a RowDescription, rows are made only of the objects that are returned, with only the requested columns; with a
-    function, of all objects. ``cached`` returns a whole row as JSON.
+    Rows are made only of the objects that are returned, with only the requested columns. Other tasks run while
+    ``things`` is iterated over. ``cached`` returns a whole row as JSON, None for a deleted object.
     """
     query = list_query(request)
+    write = cached if cached is not None and not query.columns else _writer(description, query.columns)
     if query.name is None and not query.sort and not query.page:
-        return await _response(_written(things, _writer(description, query.columns, cached)), b"[", b"]")
-    if isinstance(description, RowDescription):
-        keys = await _sort_keys(things, description, query.sort)
-    else:
-        rows = things if description is None else await viewed(things, description)
-        keys = await _sort_keys_of_rows(rows, query.sort)
-        description = None
+        return await _response(_written(things, write), b"[", b"]")
+    keys = await _sort_keys(things, description, query.sort)
     shown = await context.in_worker(lambda: arranged(keys, query))
-    items = _written([thing for _, _, thing in shown.pop("items")], _writer(description, query.columns, cached))
+    items = _written([thing for _, _, thing in shown.pop("items")], write)
     if not query.page:
         return await _response(items, b"[", b"]")
     return await _response(items, b'{"items":[', b"]," + encoded(shown)[1:])
 
 
 async def _sort_keys(things: Iterable[T], description: RowDescription[T], sort: tuple[str, ...]) -> list[SortKey[T]]:
+    """Objects without a name are left out by a filter."""
     keys: list[SortKey[T]] = []
     time_slice = TimeSlice()
     name, rank = description.reader_of("name"), description.reader_of(sort[0] if sort else "name")
     path = sort[1:]
-    for thing in list(things):
+    for thing in things:
         if description.exists(thing):
             value = rank(thing)
-            keys.append((name(thing), _rank(_at(value, path) if path else value), thing))
-        await time_slice.pause_if_over()
+            keys.append((str(name(thing) or ""), _rank(_at(value, path) if path else value), thing))
+        if time_slice.is_over():
+            await time_slice.pause()
     return keys
 
 
-async def _sort_keys_of_rows(rows: Iterable[Row], sort: tuple[str, ...]) -> list[SortKey[Row]]:
-    keys: list[SortKey[Row]] = []
-    time_slice = TimeSlice()
-    for row in rows:
-        keys.append((str(row.get("name", "")), _rank(_at(row, sort)), row))
-        await time_slice.pause_if_over()
-    return keys
-
-
-def _writer(
-    description: RowDescription[Any] | Callable[[Any], Row | None] | None,
-    columns: Columns,
-    cached: Callable[[Any], bytes | None] | None,
-) -> Callable[[Any], bytes | None]:
-    if isinstance(description, RowDescription):
-        if cached is not None and not columns:
-            return cached
-        rows = description.only(columns)
-        return lambda thing: encoded(_only(rows.row(thing), columns)) if rows.exists(thing) else None
-
-    def write(thing: Any) -> bytes | None:
-        row = thing if description is None else description(thing)
-        return None if row is None else encoded(_only(row, columns))
-
-    return write
+def _writer(description: RowDescription[T], columns: Columns) -> Callable[[T], bytes | None]:
+    rows = description.only(columns)
+    return lambda thing: encoded(_only(rows.row(thing), columns)) if rows.exists(thing) else None
 
 
 async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> AsyncGenerator[bytes]:
@@ -183,7 +159,7 @@ async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> A
     freeing ten thousand rows at once would block the event loop for too long."""
     parts: list[bytes] = []
     size, time_slice = 0, TimeSlice()
-    for thing in list(things):
+    for thing in things:
         row = write(thing)
         if row is not None:
             if size >= PIECE:
@@ -191,7 +167,8 @@ async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> A
                 parts, size = [], 0
             parts.append(row)
             size += len(row)
-        await time_slice.pause_if_over()
+        if time_slice.is_over():
+            await time_slice.pause()
     yield b",".join(parts)
 
 

@@ -10,8 +10,6 @@ A user without any of them is refused. Operations on queues and exchanges also n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from starlette.requests import Request
 
 from leveret.auth.users import User
@@ -54,5 +52,5 @@ def may_see(request: Request, vhost: str) -> bool:
     return has_role(user, MONITORING) or may_enter(broker_of(request).permissions, user.name, vhost)
 
 
-def visible_vhosts(request: Request) -> Iterable[Vhost]:
+def visible_vhosts(request: Request) -> list[Vhost]:
     return [vhost for name, vhost in sorted(broker_of(request).vhosts.items()) if may_see(request, name)]

@@ -1,10 +1,9 @@
 """Descriptions of the rows of a list: one field per column, from which lists are sorted, paged, cached and documented.
 
-A resource with few objects is described by a function that makes a whole row. A resource with many objects, such as
-queues, has a RowDescription: a column can then be read without the rest of the row, to sort ten thousand objects or to
-return two columns of each. Its rows can also be cached: clients that refresh a list every few seconds mostly get the
-same rows again. A cached row is valid while the ``depends_on`` values of all fields are unchanged; volatile fields,
-such as the age of a message, are read for each response.
+A column can be read without the rest of the row, to sort ten thousand objects or to return two columns of each. For
+resources with few objects one field has all columns. Rows can be cached: clients that refresh a list every few seconds
+mostly get the same rows again. A cached row is valid while the ``depends_on`` values of all fields are unchanged;
+volatile fields, such as the age of a message, are read for each response.
 """
 
 from __future__ import annotations
@@ -38,22 +37,23 @@ class Field(Generic[T]):
     volatile: Callable[[T], bool] | None = None
     read_to_sort: Callable[[T], Any] | None = None
 
-    def add_to(self, row: Row, thing: T) -> None:
-        if len(self.columns) == 1:
-            row[self.columns[0]] = self.read(thing)
-        else:
-            row.update(self.read(thing))
-
 
 class RowDescription(Generic[T]):
     """The fields of one kind of object; ``exists``: False for an object that was deleted while the list is made."""
 
-    def __init__(self, fields: Sequence[Field[T]], exists: Callable[[T], bool]) -> None:
+    def __init__(self, fields: Sequence[Field[T]], exists: Callable[[T], bool] = lambda thing: True) -> None:
         self.fields = fields
         self.exists = exists
+        self._readers = self._readers_of(fields)
+        self._stable_readers = self._readers_of([field for field in fields if field.volatile is None])
         self._of_column = {column: field for field in fields for column in field.columns}
         self._volatile = [field for field in fields if field.volatile is not None]
-        self._depends_on = [*{field.depends_on: None for field in fields if field.depends_on is not None}]
+        self.depends_on = [*{field.depends_on: None for field in fields if field.depends_on is not None}]
+
+    @staticmethod
+    def _readers_of(fields: Sequence[Field[T]]) -> list[tuple[str | None, Callable[[T], Any]]]:
+        """The column and the function of each field; None for several columns."""
+        return [(field.columns[0] if len(field.columns) == 1 else None, field.read) for field in fields]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -65,9 +65,16 @@ class RowDescription(Generic[T]):
         return RowDescription(chosen, self.exists)
 
     def row(self, thing: T) -> Row:
+        return self._read(self._readers, thing)
+
+    @staticmethod
+    def _read(readers: Sequence[tuple[str | None, Callable[[T], Any]]], thing: T) -> Row:
         row: Row = {}
-        for field in self.fields:
-            field.add_to(row, thing)
+        for column, read in readers:
+            if column is None:
+                row.update(read(thing))
+            else:
+                row[column] = read(thing)
         return row
 
     def reader_of(self, column: str) -> Callable[[T], Any]:
@@ -86,20 +93,34 @@ class RowDescription(Generic[T]):
 
     def encoded_stable(self, thing: T) -> bytes:
         """The row as JSON without volatile fields and closing brace."""
-        row: Row = {}
-        for field in self.fields:
-            if field.volatile is None:
-                field.add_to(row, thing)
-        return encoded(row)[:-1]
+        return encoded(self._read(self._stable_readers, thing))[:-1]
 
     def encoded_with(self, stable: bytes, thing: T) -> bytes:
         """The row as JSON: ``encoded_stable``, and the current volatile fields."""
         row = {field.columns[0]: field.read(thing) for field in self._volatile}
         return stable + b"," + encoded(row)[1:]
 
-    def state(self, thing: T) -> list[object]:
-        """Two equal states mean two equal rows, but for volatile fields."""
-        return [depends_on(thing) for depends_on in self._depends_on]
+
+class WholeRows(RowDescription[T]):
+    """For few objects: a row is always read as a whole. ``columns`` only documents them, and may be incomplete."""
+
+    def __init__(self, columns: Sequence[str], read: Callable[[T], Row]) -> None:
+        super().__init__([Field((column,), self.reader_of(column)) for column in columns])
+        self._whole = read
+
+    def only(self, columns: Collection[str]) -> RowDescription[T]:
+        return self
+
+    def row(self, thing: T) -> Row:
+        return self._whole(thing)
+
+    def reader_of(self, column: str) -> Callable[[T], Any]:
+        return lambda thing: self._whole(thing).get(column)
+
+
+def made_rows(*columns: str) -> WholeRows[Row]:
+    """For objects that are rows already."""
+    return WholeRows(columns, lambda row: row)
 
 
 class RowCache(Generic[K]):
@@ -117,7 +138,7 @@ class RowCache(Generic[K]):
         self._discarding = asyncio.get_running_loop().call_later(FORGET_SECONDS, self._discard)
 
     def encoded(self, key: K, description: RowDescription[T], thing: T) -> bytes:
-        state = description.state(thing)
+        state = [depends_on(thing) for depends_on in description.depends_on]
         known = self._rows.get(key)
         if known is None or known[0] != state:
             is_volatile = description.is_volatile(thing)

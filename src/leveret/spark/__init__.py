@@ -2,13 +2,14 @@
 
 spark.readStream.format("leveret").option("queue", "orders").load()
 
-Spark finds the format by itself where the package is installed. This package needs `pip install 'leveret[spark]'` and
-imports nothing of the broker: it speaks HTTP to it.
+Spark finds the format if the package is installed: `pip install 'leveret[spark]'`. It does not import the broker; it
+connects to one over HTTP.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,38 +19,29 @@ if TYPE_CHECKING:
     from leveret.spark.schema import SCHEMA
     from leveret.spark.source import LeveretDataSource
 
+MODULES = {"SCHEMA": "schema", "LeveretDataSource": "source", "LeveretListener": "listener"}
 __all__ = ["SCHEMA", "LeveretDataSource", "LeveretListener", "register"]
 
 
 def __getattr__(name: str) -> object:
     """Imports Spark on first use: the command line lists the pipelines without it."""
-    if name == "LeveretDataSource":
-        from leveret.spark.source import LeveretDataSource
-
-        return LeveretDataSource
-    if name == "LeveretListener":
-        from leveret.spark.listener import LeveretListener
-
-        return LeveretListener
-    if name == "SCHEMA":
-        from leveret.spark.schema import SCHEMA
-
-        return SCHEMA
-    raise AttributeError(f"module 'leveret.spark' has no attribute {name!r}")
+    if name not in MODULES:
+        raise AttributeError(f"module 'leveret.spark' has no attribute {name!r}")
+    return getattr(import_module(f"leveret.spark.{MODULES[name]}"), name)
 
 
 def register(spark: SparkSession, *, carry_code: bool = False) -> None:
-    """Make `format("leveret")` known to this session.
+    """Register `format("leveret")` in this session.
 
-    With `carry_code` the code travels to the executors with each task, for clusters whose nodes have pyarrow but not
-    this package (one that is given by --py-files, say).
+    `carry_code` sends the code to the executors with each task, for clusters whose nodes have pyarrow but not this
+    package (if it is passed with --py-files, for example).
     """
     from leveret.spark.source import LeveretDataSource
 
     if carry_code:
         from pyspark import cloudpickle
 
-        # The whole package: this one imports errors and the version from beside it.
+        # The whole package `leveret`: this subpackage imports errors and the version from it.
         package = sys.modules[__name__.partition(".")[0]]
         cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
     spark.dataSource.register(LeveretDataSource)

@@ -1,8 +1,8 @@
-"""A password that can travel and cannot be shown.
+"""The password of a connection, which is sent to executors but never shown.
 
-The driver reads it once, from the first line of `credentialsFile` or from LEVERET_PASSWORD, and it reaches the
-executors inside the pickled reader or writer. So the file need exist on the driver only. It is never an option, because
-Spark shows options in plans, logs and its web pages.
+The driver reads it from the first line of `credentialsFile` or from LEVERET_PASSWORD. Executors receive it in the
+pickled reader or writer, so only the driver needs the file. It is not an option, because Spark shows options in plans,
+logs and its web UI.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST_USER = "guest"
 
 
 class Secret:
-    """A password that is shown as asterisks."""
+    """A password that is printed as asterisks."""
 
     __slots__ = ("_text",)
 
@@ -35,12 +35,12 @@ class Secret:
         return hash(self._text)
 
     def authorization(self, username: str) -> str:
-        """The value of the header of basic authentication."""
+        """The value of the Authorization header."""
         return "Basic " + base64.b64encode(f"{username}:{self._text}".encode()).decode("ascii")
 
 
 def secret_for(username: str, file: str | None, environ: Mapping[str, str], *, loopback: bool) -> Secret:
-    """The password of this user; the first user of a broker on this machine needs none."""
+    """The password of this user; that of the default user on localhost need not be given."""
     if file is not None:
         return Secret(_first_line(file))
     if environ.get(PASSWORD_VARIABLE):

@@ -1,14 +1,14 @@
-"""Messages on their way into a task, as Arrow batches in the shape that Spark was promised.
+"""Fetches messages in tasks, as Arrow batches with the schema that Spark expects.
 
-Partitions travel to the executors; the connection is opened there. A fetch that breaks in the middle (the broker was
-restarted, say) goes on behind the last row that arrived: a range by its offset, a slice of a lease by counting, since a
-lease is the same list of messages each time it is asked for.
+Partitions are sent to the executors, where the connection is opened. A fetch that is interrupted (by a restart of the
+broker, for example) continues after the last received row: a range by its offset, a slice of a lease by the number of
+rows, since a lease has the same messages each time it is requested.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -23,40 +23,43 @@ from leveret.spark.schema import Shape
 GONE = 410
 
 
+@dataclass(eq=False)
 class RangePartition(InputPartition):
-    """A range of one queue.
+    """A range of offsets of one queue.
 
-    `skip_missing`: what is gone is left out instead of being an error. `browsed`: a classic queue, whose messages come
-    and go, and in no order of offsets if it has priorities; so a fetch of it cannot go on after a break.
+    `skip_missing`: leave out deleted messages instead of raising an error. `browsed`: a classic queue, whose messages
+    can change during the fetch and, with priorities, are not in the order of their offsets. Its fetch cannot continue
+    after an interruption.
     """
 
-    def __init__(
-        self, queue: str, partition: int, start: int, stop: int, *, skip_missing: bool, browsed: bool = False
-    ) -> None:
-        super().__init__((queue, start, stop))
-        self.queue = queue
-        self.partition = partition
-        self.start = start
-        self.stop = stop
-        self.skip_missing = skip_missing
-        self.browsed = browsed
+    queue: str
+    partition: int
+    start: int
+    stop: int
+    skip_missing: bool = field(kw_only=True)
+    browsed: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__init__((self.queue, self.start, self.stop))
 
 
+@dataclass(eq=False)
 class SlicePartition(InputPartition):
     """Slice `index` of `count` of a lease."""
 
-    def __init__(self, queue: str, consumer: str, lease: int, index: int, count: int) -> None:
-        super().__init__((queue, lease, index))
-        self.queue = queue
-        self.consumer = consumer
-        self.lease = lease
-        self.index = index
-        self.count = count
+    queue: str
+    consumer: str
+    lease: int
+    index: int
+    count: int
+
+    def __post_init__(self) -> None:
+        super().__init__((self.queue, self.lease, self.index))
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How to fetch: from where, in which shape, which of the messages."""
+    """The broker, the schema and the filter of a fetch."""
 
     access: Access
     shape: Shape
@@ -105,7 +108,7 @@ class Fetch:
         yield from self._patiently(rest)
 
     def _patiently(self, rest: Callable[[BrokerClient], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """All of it; after a break, `rest` is what has not arrived yet."""
+        """All batches; `rest` is called again after each interruption, for the batches that are still missing."""
         patience = Patience(self.access.retry_seconds)
         with BrokerClient(self.access) as client:
             while True:

@@ -1,4 +1,4 @@
-"""Between two questions that found nothing."""
+"""A pause between requests while there are no new messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class IdlePause:
-    """Spark asks again every few milliseconds while nothing comes; the broker need not answer that often."""
+    """While there are no messages, Spark requests offsets every few milliseconds: the broker is asked less often."""
 
     SECONDS = 0.1
 

@@ -1,15 +1,15 @@
-"""A streaming query over a classic queue: each batch is a lease.
+"""Streaming queries over a classic queue: each batch is a lease.
 
-A lease is a durable, numbered list of messages that the broker sets aside for one consumer; asked for again it is the
-same list. So the offset of the query is the number of the last lease: the batch behind lease n is lease n+1, however
+A lease is a durable, numbered list of messages that the broker reserves for one consumer; requesting it again returns
+the same list. The offset of the query is the number of the last lease: the batch after lease n is lease n+1, however
 often it is planned, and a finished batch is acknowledged by committing its lease.
 
-The name of the consumer must be the same after a restart, and Spark tells a Python source nothing from which it could
-be made (neither the query's id nor its checkpoint). Therefore `consumerName` is required, and stands in the offset: a
-checkpoint that belongs to another name is refused, and the listener knows what to commit.
+The consumer name must be the same after a restart, and Spark passes neither the id nor the checkpoint of the query to a
+Python source. Therefore `consumerName` is required. It is part of the offset: a checkpoint with another name is
+refused, and the listener can commit the lease.
 
-Spark asks for the lease behind `start` only when all batches up to `start` are finished. So they are committed then,
-which also covers the last batch of AvailableNow, for which Spark never calls `commit`.
+Spark requests the lease after `start` only when all batches up to `start` are finished. They are committed then, which
+includes the last batch of AvailableNow, for which Spark never calls `commit`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle = IdlePause()
 
     def initialOffset(self) -> Offset:
-        """What an earlier query under this name has committed; leases it left open are read again."""
+        """The last lease committed under this name; open leases of an earlier query are read again."""
         if self._initial is None:
             self._initial = self._offset(self._last_committed())
         return self._initial
@@ -154,9 +154,9 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Remaining:
-    """How much of what was there at the start of an AvailableNow run is still to be leased.
+    """The messages of an AvailableNow run that are not leased yet.
 
-    Leases that were open at the start are part of it, and not counted: their messages are not ready any more.
+    Leases that were open at its start belong to it, but are not counted: their messages are no longer ready.
     """
 
     def __init__(self, ready: int, open_leases: set[int]) -> None:
@@ -172,7 +172,7 @@ class _Remaining:
 
 
 def commit_leases(client: BrokerClient, queue: str, consumer: str, through: int) -> None:
-    """Leases up to this number are done: their messages leave the queue. Idempotent."""
+    """Commit the leases up to this number: their messages are removed from the queue. Idempotent."""
     if through > 0:
         client.post("leases/commit", {"consumer": consumer, "queue": queue, "through": through})
 

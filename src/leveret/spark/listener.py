@@ -1,10 +1,10 @@
-"""Tells the broker how each query is doing, and commits the leases of finished batches.
+"""Reports the progress of queries to the broker, and commits the leases of finished batches.
 
-Spark sends a progress after a batch is in its checkpoint, so a lease that stands in it is done. The source commits too,
-when it is asked for the next batch; the listener covers queries that are stopped before that.
+Spark sends a progress event after a batch is in its checkpoint, so the lease in the event is finished. The source also
+commits, when the next batch is requested; the listener covers queries that are stopped before.
 
-A broker that cannot be told must not hurt a query: failures are logged, once until telling works again. The calls are
-made on Spark's listener thread, so they are given little time.
+An unreachable broker must not affect a query: failures are logged, once until a report succeeds again. The requests are
+made on Spark's listener thread, so their timeout is short.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ class LeveretListener(StreamingQueryListener):
     def __init__(self, options: Mapping[str, str] | None = None) -> None:
         access = connection_options(options or {})
         self._access = replace(access, timeout_seconds=SECONDS, retry_seconds=0)
-        self._silenced = False
+        self._has_failed = False
         self._last: dict[str, dict[str, object]] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        self._tell(event, {"name": event.name, "state": "started", "at": event.timestamp})
+        self._report_state(event, {"name": event.name, "state": "started", "at": event.timestamp})
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = json.loads(event.progress.json)
         offsets = [offset_of(source) for source in progress.get("sources", [])]
         for offset in offsets:
             if isinstance(offset, LeaseOffset):
-                self._without_harm(partial(self._commit, offset))
-        self._without_harm(lambda: self._report(report_of(progress, [self._lag(offset) for offset in offsets])))
+                self._logging_errors(partial(self._commit, offset))
+        self._logging_errors(lambda: self._report(report_of(progress, [self._lag(offset) for offset in offsets])))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        self._tell(event, {"state": "idle", "at": event.timestamp})
+        self._report_state(event, {"state": "idle", "at": event.timestamp})
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        self._tell(event, {"state": "failed" if event.exception else "stopped"})
+        self._report_state(event, {"state": "failed" if event.exception else "stopped"})
         self._last.pop(str(event.id), None)
 
-    def _tell(
-        self, event: QueryStartedEvent | QueryIdleEvent | QueryTerminatedEvent, news: Mapping[str, object]
+    def _report_state(
+        self, event: QueryStartedEvent | QueryIdleEvent | QueryTerminatedEvent, changes: Mapping[str, object]
     ) -> None:
-        """What changed, on top of the last batch: the broker keeps one report for each query."""
-        whole = self._last.get(str(event.id), {}) | {"id": str(event.id), "run_id": str(event.runId), **news}
-        self._without_harm(lambda: self._report(whole))
+        """Update the last report: the broker keeps one report for each query."""
+        whole = self._last.get(str(event.id), {}) | {"id": str(event.id), "run_id": str(event.runId), **changes}
+        self._logging_errors(lambda: self._report(whole))
 
     def _report(self, whole: dict[str, object]) -> None:
         self._last[str(whole["id"])] = whole
@@ -83,7 +83,7 @@ class LeveretListener(StreamingQueryListener):
             commit_leases(client, done.queue, done.consumer, done.lease)
 
     def _lag(self, offset: LeaseOffset | StreamOffset | None) -> int | None:
-        """How many messages wait behind the batch; None where the broker does not know the queues."""
+        """The number of messages after the batch; None if the queues do not exist."""
         if offset is None:
             return None
         try:
@@ -93,15 +93,15 @@ class LeveretListener(StreamingQueryListener):
                 raise
             return None
 
-    def _without_harm(self, tell: Callable[[], None]) -> None:
+    def _logging_errors(self, report: Callable[[], None]) -> None:
         try:
-            tell()
+            report()
         except (LeveretError, *BROKEN) as error:
-            if not self._silenced:
+            if not self._has_failed:
                 log.warning("query progress cannot be sent to the broker, will retry: %s", error)
-            self._silenced = True
+            self._has_failed = True
         else:
-            self._silenced = False
+            self._has_failed = False
 
 
 def _ready(access: Access, offset: LeaseOffset) -> int:

@@ -1,12 +1,12 @@
-"""Arithmetic of offsets: where to begin, how far a batch may go, and how it is cut into partitions.
+"""Computations with offsets: where a query starts, the size of a batch, and its division into partitions.
 
-An offset of a query is a map from queue to the offset that is read next. All functions here are pure. The rules:
+The offset of a query maps each queue to the next offset to read. All functions here are pure. The rules:
 
-- A queue that stands in the end of a batch and not in its start is *placed*: nothing of it is read in this batch, the
-  next batch begins there. So a start that depends on the moment (`latest`, a shard that appeared) is in the checkpoint
-  before anything is read from it, and a restart cannot choose differently.
-- A batch takes from each queue in proportion to what waits there, and at least one message of each if the limit allows.
-- Keys are sorted: Spark compares offsets as text.
+- A queue that is in the end of a batch but not in its start is *placed*: this batch reads nothing of it, the next batch
+  starts there. A start that depends on the time (`latest`, a new partition) is thereby in the checkpoint before
+  anything is read, and a restart starts at the same offset.
+- A batch reads from each queue in proportion to its backlog, and at least one message of each if the limit allows.
+- Keys are sorted, because Spark compares offsets as text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KEEP_GOING = 'to go on from what is there, set .option("failOnDataLoss", "false"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One queue as the broker describes it; `first` is its oldest message, `next` the one to come."""
+    """A queue as the broker describes it: `first` is the offset of its oldest message, `next` that of the next one."""
 
     queue: str
     kind: str
@@ -57,7 +57,7 @@ def sorted_by_queue(offsets: Mapping[str, int]) -> Offsets:
 
 
 def wanted_offset(source: Source, position: Position) -> int:
-    """The number that was asked for; EARLIEST and LATEST stand for themselves."""
+    """The requested offset, or EARLIEST or LATEST."""
     if position.everywhere is not None:
         return position.everywhere
     assert position.by_queue is not None
@@ -70,21 +70,21 @@ def wanted_offset(source: Source, position: Position) -> int:
 
 
 def refuse_strangers(sources: Iterable[Source], position: Position) -> None:
-    """Offsets for queues that are not read are a mistake somewhere."""
+    """Refuse offsets for queues that the query does not read."""
     strangers = sorted(set(position.by_queue or ()) - {source.queue for source in sources})
     if strangers:
         raise OptionError(f"option {position.option} names '{strangers[0]}', which the query does not read; remove it")
 
 
 def is_fixed(position: Position) -> bool:
-    """Whether asking later gives the same place. The earliest offset moves only past messages that are gone."""
+    """Whether the position is the same at any time. The earliest offset changes only by messages that are gone."""
     if position.by_queue is not None:
         return LATEST not in position.by_queue.values()
     return position.everywhere == EARLIEST
 
 
 def placed(source: Source, wanted: int, option: str, *, lossy: bool) -> int:
-    """The real offset for a wanted one; `lossy` takes the nearest if it is gone."""
+    """The offset to use for a requested one; `lossy`: the nearest offset if it is gone."""
     if wanted == EARLIEST:
         return source.first
     if wanted == LATEST:
@@ -103,7 +103,7 @@ def placed(source: Source, wanted: int, option: str, *, lossy: bool) -> int:
 
 
 def refuse_loss(source: Source, start: int) -> None:
-    """A query that stopped at `start` finds its place again, or says what is missing."""
+    """Raise DataLoss if a query that stopped at `start` cannot continue there."""
     if start < source.first:
         raise DataLoss(
             f"queue '{source.queue}': offsets {start} to {source.first - 1} were removed by retention before they were "
@@ -124,12 +124,12 @@ def vanished(queue: str, start: int) -> DataLoss:
 
 
 def resumed(source: Source, start: int) -> int:
-    """Where reading goes on when loss is allowed: a queue that was declared again is read from its beginning."""
+    """The offset to continue at if data loss is allowed: a queue that was declared again is read from its first."""
     return source.first if start > source.next or start < source.first else start
 
 
 def shares(waiting: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How many of `limit` each queue gives: in proportion to what waits, none is starved, the sum is exact."""
+    """Divide `limit` among the queues in proportion to their backlogs; each gets at least one if possible."""
     busy = {queue: size for queue, size in waiting.items() if size > 0}
     if sum(busy.values()) <= limit:
         return dict(busy)
@@ -149,7 +149,7 @@ def shares(waiting: Mapping[str, int], limit: int) -> dict[str, int]:
 
 
 def most_rows(waiting: Mapping[str, int], mean_bytes: Mapping[str, float], max_rows: int | None, max_bytes: int) -> int:
-    """A limit in bytes as a limit in messages, by the mean size in each queue; at least one."""
+    """Convert a limit in bytes to messages, by the mean message size of each queue; at least one."""
     rows = sum(waiting.values())
     size = sum(count * mean_bytes[queue] for queue, count in waiting.items())
     by_bytes = rows if size <= max_bytes else max(int(rows * max_bytes / size), 1)
@@ -157,13 +157,13 @@ def most_rows(waiting: Mapping[str, int], mean_bytes: Mapping[str, float], max_r
 
 
 def ranges_between(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
-    """What a batch reads. Queues that were only placed, and queues that were declared again, give nothing."""
+    """The ranges of a batch. Queues that are only placed, or were declared again, have none."""
     found = (Range(queue, start[queue], stop) for queue, stop in end.items() if queue in start)
     return [one for one in found if one.size > 0]
 
 
 def cut(ranges: list[Range], pieces: int | None) -> list[Range]:
-    """At least so many ranges, if there are messages enough; the longest are cut most."""
+    """Divide into at least `pieces` ranges, if there are enough messages; the longest are divided most."""
     counts = [1] * len(ranges)
     for _ in range(min(pieces or 0, sum(one.size for one in ranges)) - len(ranges)):
         longest = max(range(len(ranges)), key=lambda at: ranges[at].size / counts[at])

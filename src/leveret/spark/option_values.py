@@ -1,7 +1,7 @@
-"""The options as Spark hands them over: text, names in any case. Read once, each by the kind it has.
+"""The options as Spark passes them, strings with case-insensitive names, converted to their types.
 
-Every refusal names the option, the value and the remedy. Values of unknown options are never repeated: they may be
-secrets with a misspelt name.
+Every error names the option, the value and the remedy. Values of unknown options are not repeated: they may be secrets
+with a misspelt name.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping
 
 from leveret.spark.errors import OptionError
 
-# Spark puts these among the options of a sink by itself.
+# Added by Spark to the options of a sink.
 SPARK_OPTIONS = {"checkpointlocation", "queryname"}
 SECRETS = {"password", "passwd", "secret", "credentials"}
 TRUE, FALSE = "true", "false"
 
 
 class OptionValues:
-    """The options that were given, and the names that are known here."""
+    """The given options, and the names that are allowed."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
@@ -29,8 +29,8 @@ class OptionValues:
         return name.lower() in self._values
 
     def refuse_unknown(self, elsewhere: Mapping[str, str]) -> None:
-        """`elsewhere` says for options of others whose they are."""
-        theirs = {name.lower(): whose for name, whose in elsewhere.items()}
+        """`elsewhere`: options that are allowed in another place, with an explanation."""
+        misplaced = {name.lower(): why for name, why in elsewhere.items()}
         for name in sorted(self._values):
             if name in SECRETS:
                 raise OptionError(
@@ -44,15 +44,11 @@ class OptionValues:
                     'option path is unknown: name the queue by .option("queue", ...) or the exchange by '
                     '.option("exchange", ...), and call load(), save() or start() without a path'
                 )
-            if name in theirs:
-                raise OptionError(f"option {name} is {theirs[name]}; remove it")
+            if name in misplaced:
+                raise OptionError(f"option {name} is {misplaced[name]}; remove it")
             near = difflib.get_close_matches(name, self._known, n=1, cutoff=0.5)
-            cure = (
-                f"did you mean {self._known[near[0]]}?"
-                if near
-                else f"known options are {', '.join(self._known.values())}"
-            )
-            raise OptionError(f"option {name} is unknown; {cure}")
+            known = f"known options are {', '.join(self._known.values())}"
+            raise OptionError(f"option {name} is unknown; {f'did you mean {self._known[near[0]]}?' if near else known}")
 
     def refuse_together(self, one: str, other: str) -> None:
         if one in self and other in self:
@@ -62,7 +58,7 @@ class OptionValues:
         return self._values.get(name.lower(), default)
 
     def filled(self, name: str) -> str | None:
-        """A text that must not be empty if it is given."""
+        """A string that must not be empty if it is given."""
         value = self.text(name)
         if value is not None and not value:
             raise OptionError(f"option {name} is empty; give a value or remove it")
@@ -101,7 +97,7 @@ def invalid_option(name: str, value: str, remedy: str) -> OptionError:
 
 
 def offsets_by_queue(name: str, value: str, lowest: int) -> dict[str, int]:
-    """{"queue": offset, ...} from JSON."""
+    """Parse the JSON object {"queue": offset, ...}."""
     remedy = f"""give a word, or JSON such as {{"orders": 42}} with whole numbers of at least {lowest}"""
     try:
         parsed = json.loads(value)

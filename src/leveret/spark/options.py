@@ -20,7 +20,9 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:15672"
 DEFAULT_PORTS = {"http": 15672, "https": 15671}
 
 CONNECTION = ("endpoint", "vhost", "username", "credentialsFile", "timeoutSeconds", "retrySeconds")
-SELECTION = ("queue", "superStream", "subscribePattern")
+Parameter = Literal["queue", "super_stream", "pattern"]  # of the broker's API
+PARAMETERS: dict[str, Parameter] = {"queue": "queue", "superStream": "super_stream", "subscribePattern": "pattern"}
+SELECTION = tuple(PARAMETERS)
 READING = (
     *("startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss", "includeHeaders"),
     "routingKeyPattern",
@@ -35,7 +37,7 @@ EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker answers HTTP."""
+    """The HTTP address of a broker."""
 
     scheme: str
     host: str
@@ -57,7 +59,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach a virtual host, and as whom."""
+    """The addresses, virtual host and credentials for a connection."""
 
     endpoints: tuple[Endpoint, ...]
     vhost: str
@@ -69,9 +71,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which queues to read: the name of the parameter the broker knows, and its value."""
+    """The queues to read: a parameter of the broker's API and its value."""
 
-    parameter: Literal["queue", "super_stream", "pattern"]
+    parameter: Parameter
     value: str
 
     def __str__(self) -> str:
@@ -80,7 +82,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to begin or end: one offset for all queues, one for each, or a moment in milliseconds since 1970."""
+    """A start or end: one offset for all queues, one for each queue, or a timestamp in milliseconds since 1970."""
 
     option: str
     everywhere: int | None = None
@@ -192,12 +194,8 @@ def access_of(given: OptionValues) -> Access:
         username=username,
         secret=secret_for(username, given.filled("credentialsFile"), os.environ, loopback=loopback),
         timeout_seconds=given.whole_number("timeoutSeconds") or 60,
-        retry_seconds=_or(given.whole_number("retrySeconds", 0), 60),
+        retry_seconds=60 if (seconds := given.whole_number("retrySeconds", 0)) is None else seconds,
     )
-
-
-def _or(number: int | None, default: int) -> int:
-    return default if number is None else number
 
 
 def _endpoint(text: str) -> Endpoint:
@@ -208,7 +206,7 @@ def _endpoint(text: str) -> Endpoint:
     except ValueError as error:
         raise invalid_option("endpoint", text, remedy) from error
     if parts.username is not None or parts.password is not None:
-        # The value is not repeated: it holds a password.
+        # The error does not repeat the value: it contains a password.
         raise OptionError("option endpoint holds a user or password; use the options username and credentialsFile")
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path not in {"", "/"} or parts.query:
         raise invalid_option("endpoint", text, remedy)
@@ -222,17 +220,14 @@ def _selection(given: OptionValues) -> Selection:
         raise OptionError(f"one of the options {', '.join(SELECTION)} is required, {found}; set exactly one")
     value = given.filled(chosen[0])
     assert value is not None
-    if chosen[0] == "queue":
-        return Selection("queue", value)
-    if chosen[0] == "superStream":
-        return Selection("super_stream", value)
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise invalid_option(
-            "subscribePattern", value, f"give a regular expression for names of queues ({error})"
-        ) from error
-    return Selection("pattern", value)
+    parameter = PARAMETERS[chosen[0]]
+    if parameter == "pattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            remedy = f"give a regular expression for names of queues ({error})"
+            raise invalid_option("subscribePattern", value, remedy) from error
+    return Selection(parameter, value)
 
 
 def _position(given: OptionValues, which: str, lowest: int) -> Position | None:

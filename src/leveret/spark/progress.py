@@ -1,7 +1,7 @@
-"""What Spark tells of a batch, in the broker's words. Pure: from the text of a progress to values.
+"""Converts Spark's progress events to the reports of the broker's API.
 
-The offsets in it are the ones our readers make, and tell the two kinds apart: a lease names its consumer, queue and
-virtual host; a stream is a plain map from queue to number. Sources of others are shown, and have no lag.
+The offsets of the two readers differ: that of a lease has a consumer, a queue and a virtual host, that of streams maps
+queues to numbers. Sources of other formats are reported without lag.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ StreamOffset = dict[str, int]
 
 
 def offset_of(source: Mapping[str, Any]) -> LeaseOffset | StreamOffset | None:
-    """Where a source of ours stands at the end of the batch; None for sources of others."""
+    """The end offset of the batch; None for sources of other formats."""
     if PYTHON_SOURCE not in str(source.get("description")):
         return None
     end = source.get("endOffset")
@@ -68,7 +68,7 @@ def _source_of(source: Mapping[str, Any], lag: int | None) -> dict[str, object]:
 
 
 def _short(description: str) -> str:
-    """`org.apache.spark...PythonTable@42300d6a` is a PythonTable."""
+    """`PythonTable` for `org.apache.spark...PythonTable@42300d6a`."""
     return description.split("@")[0].rpartition(".")[2] if description.startswith("org.") else description
 
 

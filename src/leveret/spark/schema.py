@@ -1,8 +1,8 @@
-"""The columns of a message, for Spark and for Arrow, and what a sink accepts.
+"""The columns of a message, for Spark and for Arrow, and those that a sink accepts.
 
-Sources have one fixed schema. A schema given by `.schema(...)` may choose among its columns, and then only these are
-fetched: Spark itself does not tell a Python source which columns it needs. Spark compares Arrow schemas exactly, so
-`Shape` brings every batch into the form that was promised.
+Sources have a fixed schema. `.schema(...)` can select some of its columns; then only these are fetched, since Spark
+does not tell a Python source which columns a query uses. Spark compares Arrow schemas exactly, so `Shape` converts
+every batch to the declared schema.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SINK_COLUMNS = ("body", "routing_key", "exchange", "headers", "properties")
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type in which Spark expects and gives this type."""
+    """The Arrow type that Spark uses for this type."""
     if isinstance(kind, MapType):
         item = pa.field("value", arrow_type(kind.valueType), nullable=kind.valueContainsNull)
         return pa.map_(arrow_type(kind.keyType), item)
@@ -82,9 +82,9 @@ def arrow_fields(schema: StructType) -> list[pa.Field]:
 
 
 class Shape:
-    """The columns that Spark was promised, and how to make them from what the broker sends.
+    """The columns that Spark expects, made from the batches that the broker sends.
 
-    Queue and partition are the same in all rows of a fetch and known before it: they do not travel.
+    Queue and partition are the same in all rows of a fetch and known in advance: they are not sent.
     """
 
     def __init__(self, schema: StructType, *, headers: bool) -> None:
@@ -95,17 +95,17 @@ class Shape:
 
     @property
     def columns(self) -> str:
-        """What to ask the broker for. The offset always: a broken fetch goes on behind the last one received."""
+        """The columns to request. The offset is always included: an interrupted fetch continues after the last one."""
         wanted = ({*self.names} - self._made) | {"offset"}
         return ",".join(name for name in SCHEMA.fieldNames() if name in wanted)
 
     def of(self, queue: str, partition: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Brings the batches of one fetch into this shape."""
+        """Converts the batches of one fetch."""
         return _Shaping(self._schema, {"queue": queue, "partition": partition}, self._made).shaped
 
 
 class _Shaping:
-    """Columns that are made here are made once, for as many rows as any batch has had; a batch has a part of them."""
+    """Columns made here are made once, for the largest batch so far; other batches get a slice of them."""
 
     def __init__(self, schema: pa.Schema, known: Mapping[str, object], made: frozenset[str]) -> None:
         self._schema = schema
@@ -148,7 +148,7 @@ def _refuse_unknown_columns(schema: StructType) -> None:
 
 
 def refuse_unless_publishable(schema: StructType) -> None:
-    """Whether rows of this schema are messages; says which column is wrong and what to do."""
+    """Refuse a schema whose rows are not messages; the error names the column and the remedy."""
     names = schema.fieldNames()
     if "body" not in names:
         near = next((name for name in ("value", "payload", "data", "message") if name in names), None)

@@ -1,15 +1,15 @@
-"""Rows become messages: staged by the tasks and committed by the driver, or published at once.
+"""Writers of the sink: rows are staged by the tasks and committed by the driver, or published at once.
 
-Exactly once: each task stages its rows in the broker, durable and invisible, and hands the numbers of its stages to the
-driver. The driver's commit makes all of them visible or none, together with the note that this batch of this
-transaction is done; a batch that Spark repeats after a crash is recognised by it and dropped. The transaction is the
-query's id, which the checkpoint keeps; only tasks know it (from their local properties), so they report it with their
-stages. A batch write is a transaction of its own with one batch; to write in numbered parts, set both
-`transactionId` and `batchId`.
+Exactly once: each task stages its rows in the broker, durable and invisible, and returns the ids of its stages to the
+driver. The commit of the driver publishes all of them or none, and records the batch of the transaction: a batch that
+Spark repeats after a crash is recognised and dropped. The transaction is the id of the query, which is in the
+checkpoint. Only tasks can read it (from their local properties), so they return it with their stages. A batch write is
+a transaction with one batch; to write in numbered parts, set both `transactionId` and `batchId`.
 
-At least once: each task publishes and waits for the broker to answer for it. A repeated task publishes again.
+At least once: each task publishes its rows and waits until the broker has accepted them. A repeated task publishes them
+again.
 
-Writers are pickled, to the tasks and back to the committing process: they hold values only.
+Writers are pickled, for the tasks and for the committing process: they contain only values.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ BATCH_ID = "streaming.sql.batchId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did: its transaction, and the stages in the order of its rows."""
+    """The result of a task: the transaction, and the stages in the order of its rows."""
 
     transaction: str
     stages: list[str]
     messages: int
 
 
-class Outlet:
-    """What both kinds of sinks do."""
+class SinkWriter:
+    """Writes, commits and aborts, for both kinds of sinks."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         refuse_unless_publishable(schema)
@@ -87,7 +87,7 @@ class Outlet:
         for piece in pieces_of(batches):
             answer = client.send_arrow("messages", self._address(), piece)
             written.messages += _number(answer, "messages")
-            self._judge(_number(answer, "unroutable"))
+            self._check_routed(_number(answer, "unroutable"))
         return written
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
@@ -95,18 +95,15 @@ class Outlet:
         stages = [stage for one in done for stage in one.stages]
         if not stages:
             return
-        told = {"transaction": done[0].transaction, "batch": batch, "stages": stages}
+        commit = {"transaction": done[0].transaction, "batch": batch, "stages": stages}
         with BrokerClient(self._options.access) as client:
-            answer = client.post("commits", told)
+            answer = client.post("commits", commit)
         if answer.get("duplicate"):
             log.warning("batch %d of transaction '%s' was committed before and is dropped", batch, done[0].transaction)
-        self._judge(_number(answer, "unroutable"))
+        self._check_routed(_number(answer, "unroutable"))
 
     def abort(self, transaction: str | None, batch: int) -> None:
-        """Stages are invisible and expire by themselves; dropping them now gives their space back.
-
-        One that a task sends while Spark gives up is left to expire.
-        """
+        """Delete the stages of the batch. They would also expire: as those do that a task sends during the abort."""
         if not self._options.exactly_once or transaction is None:
             return
         with BrokerClient(self._options.access) as client:
@@ -118,7 +115,7 @@ class Outlet:
         address |= {"mandatory": "true"} if self._options.mandatory else {}
         return address
 
-    def _judge(self, unroutable: int) -> None:
+    def _check_routed(self, unroutable: int) -> None:
         if not unroutable:
             return
         text = f"{unroutable} messages for exchange '{self._options.exchange or ''}' reached no queue"
@@ -131,20 +128,20 @@ class StreamSink(DataSourceStreamArrowWriter):
     """A streaming query into an exchange."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
-        self._outlet = Outlet(options, schema)
+        self._writer = SinkWriter(options, schema)
         self._transaction = options.transaction
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = task_context()
         transaction = self._transaction or _property(task, QUERY_ID)
-        return self._outlet.write(iterator, transaction, int(_property(task, BATCH_ID)))
+        return self._writer.write(iterator, transaction, int(_property(task, BATCH_ID)))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self._outlet.commit(messages, batchId)
+        self._writer.commit(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         done = written_by(messages)
-        self._outlet.abort(self._transaction or (done[0].transaction if done else None), batchId)
+        self._writer.abort(self._transaction or (done[0].transaction if done else None), batchId)
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -153,18 +150,18 @@ class BatchSink(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise OptionError("""mode "overwrite": an exchange holds nothing to overwrite; use .mode("append")""")
-        self._outlet = Outlet(options, schema)
+        self._writer = SinkWriter(options, schema)
         self._transaction = options.transaction or f"batch-{uuid.uuid4()}"
         self._batch = options.batch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return self._outlet.write(iterator, self._transaction, self._batch)
+        return self._writer.write(iterator, self._transaction, self._batch)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._outlet.commit(messages, self._batch)
+        self._writer.commit(messages, self._batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._outlet.abort(self._transaction, self._batch)
+        self._writer.abort(self._transaction, self._batch)
 
 
 def task_context() -> TaskContext:
@@ -174,7 +171,7 @@ def task_context() -> TaskContext:
 
 
 def written_by(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """Of the tasks that finished; None stands for one that failed."""
+    """The results of finished tasks; None is that of a failed task."""
     return [message for message in messages if isinstance(message, Written)]
 
 

@@ -1,7 +1,7 @@
-"""`format("leveret")`: what Spark asks first. It chooses the reader or writer and refuses wrong options.
+"""`format("leveret")`: creates the reader or writer, and refuses invalid options.
 
-Spark calls these methods in processes of its own at the driver, with the options as text. `schema` is called by
-`load()`, so an option that cannot be used fails there; whether it fits a batch or a stream is known a moment later.
+Spark calls these methods in separate processes on the driver, with the options as strings. `load()` calls `schema`, so
+invalid options fail there; options that do not fit a batch or a stream fail when the reader is created.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class LeveretDataSource(DataSource):
         return BatchSink(sink_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """`overwrite` is how Spark says outputMode("complete"): each batch publishes the whole result again."""
+        """`overwrite` is set for outputMode("complete"): each batch publishes the whole result again."""
         refuse_options_of_batch_writes(self.options)
         return StreamSink(sink_options(self.options), schema)
 
 
 def _is_classic(options: SourceOptions) -> bool:
-    """How the selection is to be read; several queues must be streams, since a lease is of one queue."""
+    """Whether to read by leases. Several queues must be streams, since a lease belongs to one queue."""
     with BrokerClient(options.access) as client:
         sources = sources_of(client, options.selection)
     classic = [source.queue for source in sources if source.kind != STREAM]

@@ -1,4 +1,4 @@
-"""Questions about queues to a broker, and the answers as values."""
+"""Requests for the queues and offsets of a broker."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OptionError
-from leveret.spark.offsets import Offsets, Source
-from leveret.spark.options import Selection
+from leveret.spark.offsets import Offsets, Source, placed, refuse_strangers, sorted_by_queue, wanted_offset
+from leveret.spark.options import Position, Selection
 
 STREAM = "stream"
 
 
 def sources_of(client: BrokerClient, selection: Selection) -> list[Source]:
-    """The queues of a selection, by name."""
+    """The queues of a selection, sorted by name."""
     rows = rows_of(client.get("sources", {selection.parameter: selection.value}), "sources")
     found = (
         Source(row["queue"], row["kind"], row["partition"], row["first"], row["next"], row["messages"], row["bytes"])
@@ -24,7 +24,7 @@ def sources_of(client: BrokerClient, selection: Selection) -> list[Source]:
 
 
 def offsets_at(client: BrokerClient, sources: Iterable[Source], option: str, timestamp: int) -> Offsets:
-    """Per queue the first offset whose message is not older than the timestamp."""
+    """The offset of the first message of each queue that arrived at or after this time, in milliseconds since 1970."""
     sources = list(sources)
     for source in sources:
         if source.kind != STREAM:
@@ -34,6 +34,25 @@ def offsets_at(client: BrokerClient, sources: Iterable[Source], option: str, tim
             )
     query = [("queue", source.queue) for source in sources] + [("timestamp", str(timestamp))]
     return {row["queue"]: row["at"] for row in rows_of(client.get("offsets", query), "offsets")}
+
+
+def resolved(
+    client: BrokerClient, sources: Iterable[Source], position: Position, *, fail_on_data_loss: bool
+) -> Offsets:
+    """The offset of each queue at a position. Offsets of classic queues may be gone."""
+    sources = list(sources)
+    if position.timestamp is not None:
+        return sorted_by_queue(offsets_at(client, sources, position.option, position.timestamp))
+    refuse_strangers(sources, position)
+    return {
+        source.queue: placed(
+            source,
+            wanted_offset(source, position),
+            position.option,
+            lossy=source.kind != STREAM or not fail_on_data_loss,
+        )
+        for source in sources
+    }
 
 
 def rows_of(answer: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""A streaming query over stream queues: offsets, not acknowledgements, say what was read.
+"""Streaming queries over streams: progress is stored as offsets, without acknowledgements.
 
-Spark's checkpoint is the only truth about progress. What the broker stores under `consumerName` is a copy for people
-(lag) and for retention (`pinned`). Spark calls `commit` one batch late and never for the last batch of AvailableNow;
-but it asks for the offset behind `start` only when everything before `start` is finished, so that is noted as well.
+Spark's checkpoint is authoritative. The offsets that the broker stores under `consumerName` are a copy for monitoring
+(lag) and for retention (`pinned`). Spark calls `commit` one batch late, and never for the last batch of AvailableNow.
+It requests the offset after `start` only when everything before `start` is finished, so `start` is stored as well.
 
-The object at the driver lives as long as the query; the one at the executors is a pickled twin that only reads.
+The object in the driver exists as long as the query. Executors have a pickled copy, which only reads.
 """
 
 from __future__ import annotations
@@ -32,19 +32,16 @@ from leveret.spark.offsets import (
     cut,
     is_fixed,
     most_rows,
-    placed,
     ranges_between,
     refuse_loss,
-    refuse_strangers,
     resumed,
     shares,
     sorted_by_queue,
     vanished,
-    wanted_offset,
 )
 from leveret.spark.options import LATEST, Position, SourceOptions
 from leveret.spark.schema import Shape
-from leveret.spark.source_lookup import offsets_at, sources_of
+from leveret.spark.source_lookup import resolved, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +53,7 @@ NOT_FOUND = 404
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads stream queues from offset to offset."""
+    """Reads ranges of offsets of streams."""
 
     def __init__(self, options: SourceOptions, shape: Shape) -> None:
         self._options = options
@@ -71,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._idle = IdlePause()
 
     def initialOffset(self) -> Offsets:
-        """Empty if the place depends on the moment: then the first batch only writes it into the checkpoint."""
+        """Empty if the position depends on the current time: the first batch then only stores it in the checkpoint."""
         if self._initial is None:
             self._initial = self._starting_offsets() if is_fixed(self._starting) else {}
         return self._initial
@@ -119,21 +116,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._store(end)
 
     def _starting_offsets(self) -> Offsets:
-        sources = self._sources()
-        if self._starting.timestamp is not None:
-            with BrokerClient(self._options.access) as client:
-                found = offsets_at(client, sources, self._starting.option, self._starting.timestamp)
-            return sorted_by_queue(found)
-        refuse_strangers(sources, self._starting)
-        return {
-            source.queue: placed(
-                source,
-                wanted_offset(source, self._starting),
-                self._starting.option,
-                lossy=not self._options.fail_on_data_loss,
-            )
-            for source in sources
-        }
+        with BrokerClient(self._options.access) as client:
+            sources = self._sources()
+            return resolved(client, sources, self._starting, fail_on_data_loss=self._options.fail_on_data_loss)
 
     def _end_of_batch(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:
         sources = {source.queue: source for source in self._sources_if_any()}
@@ -145,7 +130,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waiting: dict[str, int] = {}
         for queue, source in sources.items():
             if queue not in start:
-                # A shard that appeared later is read from its beginning, but not in this run of AvailableNow.
+                # A new partition is read from its first message, but not in a run of AvailableNow that started earlier.
                 end |= {queue: source.first} if self._target is None or queue in self._target else {}
                 continue
             end[queue] = self._resumed(source, start[queue])
@@ -192,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
 
     def _warn(self, queue: str, text: str) -> None:
-        """Once for each change, not ten times a second."""
+        """Log each change once: this is called several times per second."""
         if self._warned.get(queue) != text:
             self._warned[queue] = text
             log.warning(text)
@@ -203,12 +188,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._shard_numbers.get(queue, 0)
 
     def _store(self, done: Mapping[str, int]) -> None:
-        """Everything before `done` is finished: say so under the consumer's name."""
+        """Store the offsets before which everything is finished, under the consumer's name."""
         if self._options.consumer is None:
             return
         news = {queue: offset for queue, offset in done.items() if self._stored.get(queue) != offset}
         with BrokerClient(self._options.access) as client:
             for queue, offset in news.items():
-                told = {"consumer": self._options.consumer, "queue": queue, "offset": offset}
-                client.put("consumers", told | {"pinned": self._options.pinned})
+                stored = {"consumer": self._options.consumer, "queue": queue, "offset": offset}
+                client.put("consumers", stored | {"pinned": self._options.pinned})
         self._stored |= news

@@ -1,8 +1,8 @@
-"""Rows on their way out of a task: Arrow pieces that can be sent again.
+"""Divides the rows of a task into Arrow streams that can be sent again.
 
-A piece is a whole Arrow stream of a few megabytes, kept until the broker has answered for it. So a broker that restarts
-in the middle of a task costs a repeated piece and not the task; a piece that was staged twice is dropped by the commit,
-which names the stages that count.
+A piece is a complete Arrow stream of a few megabytes, kept until the broker has accepted it. If the broker restarts
+during a task, only a piece is repeated, not the task. A piece that was staged twice is dropped by the commit, which
+lists the valid stages.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 PIECE_BYTES = 8 << 20
-# What Spark sends when spark.sql.execution.arrow.useLargeVarTypes is on, and what a message is made of.
+# Types that Spark sends with spark.sql.execution.arrow.useLargeVarTypes, and the types of a message.
 NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
 def pieces_of(batches: Iterator[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[memoryview]:
-    """The rows as Arrow streams, each closed as soon as it is longer than `most_bytes`; no rows, no piece."""
+    """The rows as Arrow streams, each ended when it is longer than `most_bytes`; none if there are no rows."""
     rows = (narrowed(batch) for batch in batches if batch.num_rows)
     for first in rows:
         sink = pa.BufferOutputStream()

@@ -64,21 +64,21 @@ from leveret.stats.totals import (
 INTERVAL = 5.0  # seconds between two samples
 KEPT = 60  # samples of a queue, a connection, a channel, an exchange
 RECENT = 120  # samples of the node and of each virtual host
-MINUTES = 480  # and one of each minute
+MINUTES = 480  # samples, one per minute
 MINUTE = 60.0
 PER_MINUTE = int(MINUTE / INTERVAL)  # samples
-STEP = 250  # things that are looked at in one turn
-FEW = 1_000  # queues and connections that are counted for each answer; more are shown as at the last tick
+STEP = 250  # objects sampled per time slice
+FEW = 1_000  # up to that many queues and connections are counted for each response; else those of the last sample
 
-HURRY = INTERVAL / 10  # real seconds between two ticks
-GAPS = ((1_000, 3600.0), (240, MINUTE), (0, INTERVAL))  # after so many hurried ticks, the time to the next
-ROUNDING = 1e-6  # of a tick: a moment that is due must not count as the one before
+HURRY = INTERVAL / 10  # two ticks in fewer real seconds are too fast for a clock that was not advanced
+GAPS = ((1_000, 3600.0), (240, MINUTE), (0, INTERVAL))  # by the number of such ticks: seconds to the next
+ROUNDING = 1e-6  # of a tick: rounding errors must not move a time to the previous tick
 
 Told = dict[str, Any]
 
 
 class History:
-    """Of the node or a virtual host."""
+    """Samples of the node or of a virtual host."""
 
     def __init__(self, width: int, *, goes_back: bool) -> None:
         self._recent = Samples(width, RECENT, goes_back=goes_back)
@@ -101,32 +101,32 @@ class History:
 
 
 class Stats:
-    """Of one broker. Each answer is a part of an object's JSON, to be merged into it."""
+    """The statistics of a broker. Methods return parts of the rows of objects."""
 
     def __init__(self, broker: Broker, real_time: Callable[[], float] = monotonic) -> None:
         self._broker = broker
         self._real_time = real_time
         self._seen_at = real_time()
-        self._hurried = 0  # ticks in a row that came too fast to be of a clock that just runs
+        self._hurried = 0  # consecutive ticks that came too fast
         self._timer: Timer | None = None
         self.started = self._epoch = broker.clock.now()
-        self._first = self._tick = 0  # of the first walk, and of the one that is under way, or over
-        self._last = self._before = 0  # walks that are over
+        self._first = self._tick = 0  # of the first sample, and of the current or last one
+        self._last = self._before = 0  # the last two complete samples
         self._walk: Generator[int, None, None] | None = None
         self._samples: dict[Sampled, Samples] = {}
         self._vhosts: dict[str, History] = {}
         self._node = History(len(NODE), goes_back=True)
-        self._gone: Row = (0,) * (len(TOTAL) + 3)  # what virtual hosts had counted that are no more
-        self._known: list[Vhost] = []  # those that there were when we last looked
+        self._gone: Row = (0,) * (len(TOTAL) + 3)  # the counters of deleted virtual hosts
+        self._known: list[Vhost] = []  # at the last sample
         self._totals: Totals | None = None
 
     # ---- sampling
 
     def start(self) -> None:
-        """On the loop. What there is already is the first sample."""
+        """Take the first sample. Called on the event loop."""
         clock = self._broker.clock
         self.started = clock.now()
-        self._epoch = self.started - clock.wall() % MINUTE  # ticks are at round times, as the samples that are shown
+        self._epoch = self.started - clock.wall() % MINUTE  # ticks are at multiples of the interval
         self._first = self._last = self._before = self._tick_at(self.started)
         self._begin(self._first)
         self._arm()
@@ -164,7 +164,7 @@ class Stats:
         self._broker.background.send(self)
 
     def step(self) -> bool:
-        """One slice of the walk (broker/background.py)."""
+        """One time slice of a sample (broker/background.py)."""
         if self._walk is None:
             return False
         looked_at = 0
@@ -183,7 +183,7 @@ class Stats:
             samples = self._samples.get(thing)
             if samples is None:
                 if not any(row):
-                    return  # it never moved
+                    return  # unchanged since its creation
                 samples = self._samples[thing] = Samples(len(row), KEPT, goes_back=tick == self._first)
             seen.add(thing)
             samples.add(tick, row)
@@ -206,7 +206,7 @@ class Stats:
         self._totals = totals
 
     def _bury_vhosts(self) -> None:
-        """What a deleted one had counted stays in the sums; another with its name begins anew."""
+        """Add the counters of deleted virtual hosts to the totals; a new one of the same name starts at zero."""
         for vhost in [each for each in self._known if self._broker.vhosts.get(each.name) is not each]:
             left = run_out(counting_vhost(vhost))
             self._gone = _added([self._gone, left.row + left.churn])
@@ -220,17 +220,17 @@ class Stats:
         connections = (registry.opened, registry.closed, registry.channels_opened, registry.channels_closed)
         return (*summed[: len(TOTAL)], *connections, *summed[len(TOTAL) :], resident_memory() or 0)
 
-    # ---- answers
+    # ---- rows
 
     def totals(self) -> Totals:
-        """As it is now, or on a large broker as it was at the last tick."""
+        """The current totals; on a large broker those of the last sample."""
         number = sum(len(vhost.queues) for vhost in self._broker.vhosts.values()) + len(self._broker.registry)
         if self._totals is not None and number > FEW:
             return self._totals
         return run_out(counting(self._broker))
 
     def node_row(self, totals: Totals) -> dict[str, int]:
-        """By the names of NODE."""
+        """The values by their names in NODE."""
         return dict(zip(NODE, self._node_row(totals), strict=True))
 
     def of_queue(self, queue: DeclaredQueue, windows: Windows = NO_WINDOWS) -> Told:
@@ -248,9 +248,9 @@ class Stats:
         return samples is None or samples.changed_at <= self._before
 
     def waiting_since(self, queue: DeclaredQueue, lane: Lane, number: int) -> float:
-        """Seconds since this many messages had come to the lane: at least so many, and to within a tick.
+        """Seconds since the lane had received this many messages, at least, to within a tick.
 
-        Who came before we began to look, or longer ago than samples reach, counts from the first sample on.
+        Messages that arrived before sampling started, or before the oldest sample, count from the first sample.
         """
         samples = self._samples.get(queue)
         column = RECEIVED if queue.backlog is None or len(queue.backlog.lanes) == 1 else len(QUEUE) + lane.number

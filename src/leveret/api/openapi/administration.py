@@ -31,14 +31,23 @@ from leveret.api.openapi.description import (
     truth,
     whole,
 )
+from leveret.api.parameters import GLOBAL_ROWS, PARAMETER_ROWS, USER_LIMIT_ROWS, VHOST_LIMIT_ROWS
+from leveret.api.permission_check import ACTION_ROWS
+from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
+from leveret.api.policies import POLICY_ROWS
+from leveret.api.policy_drafts import KEY_ROWS
+from leveret.api.vhosts import VHOST_ROWS
+from leveret.api.views.user import USER_ROWS
 from leveret.http.roles import ADMINISTRATOR, POLICYMAKER
 
-users = Resource("Users")
-permissions = Resource("Permissions")
-vhosts = Resource("Virtual hosts")
-policies = Resource("Policies")
-parameters = Resource("Parameters")
-limits = Resource("Limits")
+users = Resource("Users", USER_ROWS)
+permissions = Resource("Permissions", RULE_ROWS)
+topic_permissions = Resource("Permissions", TOPIC_RULE_ROWS)
+vhosts = Resource("Virtual hosts", VHOST_ROWS)
+policies = Resource("Policies", POLICY_ROWS)
+parameters = Resource("Parameters", PARAMETER_ROWS)
+global_parameters = Resource("Parameters", GLOBAL_ROWS)
+vhost_limits, user_limits = Resource("Limits", VHOST_LIMIT_ROWS), Resource("Limits", USER_LIMIT_ROWS)
 definitions = Resource("Definitions")
 
 TAGS: Json = {"oneOf": [list_of(text()), text("Comma-separated")]}
@@ -95,8 +104,7 @@ OWN_OR_MONITOR = VIEWER._replace(note="Other users need monitoring or administra
 def _policies(kind: str, path: str, role: str) -> dict[str, Operation]:
     one = f"{path}/{{vhost}}/{{name}}"
     return {
-        f"GET {path}": policies.lists(f"List {kind}", VIEWER),
-        f"GET {path}/{{vhost}}": policies.lists(f"List {kind} in a virtual host", SEES),
+        **policies.vhost_lists(path, kind),
         f"GET {one}": policies.shows(f"Get one of the {kind}", SEES, *COLUMNS),
         f"PUT {one}": policies.puts(f"Set one of the {kind}", changes(role), POLICY),
         f"DELETE {one}": policies.deletes(f"Delete one of the {kind}", changes(role)),
@@ -134,8 +142,10 @@ ADMINISTRATION: Operations = {
     "GET /api/users/{user}": users.shows("Get a user", ADMIN, *COLUMNS),
     "PUT /api/users/{user}": users.puts("Create or update a user", ADMIN, USER),
     "DELETE /api/users/{user}": users.deletes("Delete a user and close its connections", ADMIN),
-    "GET /api/users/{user}/permissions": users.lists("List permissions of a user", ADMIN),
-    "GET /api/users/{user}/topic-permissions": users.lists("List topic permissions of a user", ADMIN),
+    "GET /api/users/{user}/permissions": users.lists("List permissions of a user", ADMIN, rows=RULE_ROWS),
+    "GET /api/users/{user}/topic-permissions": users.lists(
+        "List topic permissions of a user", ADMIN, rows=TOPIC_RULE_ROWS
+    ),
     "GET /api/permissions": permissions.lists("List permissions", ADMIN),
     "GET /api/permissions/{vhost}/{user}": permissions.shows(
         "Get permissions of a user in a virtual host", ADMIN, *COLUMNS
@@ -144,20 +154,20 @@ ADMINISTRATION: Operations = {
     "DELETE /api/permissions/{vhost}/{user}": permissions.deletes(
         "Clear permissions of a user in a virtual host", ADMIN
     ),
-    "GET /api/topic-permissions": permissions.lists("List topic permissions", ADMIN),
-    "GET /api/topic-permissions/{vhost}/{user}": permissions.lists(
+    "GET /api/topic-permissions": topic_permissions.lists("List topic permissions", ADMIN),
+    "GET /api/topic-permissions/{vhost}/{user}": topic_permissions.lists(
         "List topic permissions of a user in a virtual host", ADMIN
     ),
-    "PUT /api/topic-permissions/{vhost}/{user}": permissions.puts(
+    "PUT /api/topic-permissions/{vhost}/{user}": topic_permissions.puts(
         "Set topic permissions for an exchange", ADMIN, TOPIC_RULE
     ),
-    "DELETE /api/topic-permissions/{vhost}/{user}": permissions.deletes(
+    "DELETE /api/topic-permissions/{vhost}/{user}": topic_permissions.deletes(
         "Clear all topic permissions of a user in a virtual host", ADMIN
     ),
-    "GET /api/topic-permissions/{vhost}/{user}/{exchange}": permissions.lists(
+    "GET /api/topic-permissions/{vhost}/{user}/{exchange}": topic_permissions.lists(
         "Get topic permissions for an exchange", ADMIN
     ),
-    "DELETE /api/topic-permissions/{vhost}/{user}/{exchange}": permissions.deletes(
+    "DELETE /api/topic-permissions/{vhost}/{user}/{exchange}": topic_permissions.deletes(
         "Clear topic permissions for an exchange", ADMIN
     ),
     "GET /api/permission-check": permissions.does(
@@ -173,14 +183,18 @@ ADMINISTRATION: Operations = {
         Query("routing_key", text("Routing key, for topic exchanges", longest=255)),
         Query("arguments", text("Arguments of the declaration, a JSON object")),
     ),
-    "GET /api/permission-check/actions": permissions.lists("List the actions that can be checked", VIEWER),
+    "GET /api/permission-check/actions": permissions.lists(
+        "List the actions that can be checked", VIEWER, rows=ACTION_ROWS
+    ),
     # ---- virtual hosts
     "GET /api/vhosts": vhosts.lists("List virtual hosts that the user may see", VIEWER, *WINDOWS),
     "GET /api/vhosts/{vhost}": vhosts.shows("Get a virtual host", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/vhosts/{vhost}": vhosts.puts("Create or update a virtual host", ADMIN, VHOST, may_be_empty=True),
     "DELETE /api/vhosts/{vhost}": vhosts.deletes("Delete a virtual host and everything in it", ADMIN),
-    "GET /api/vhosts/{vhost}/permissions": vhosts.lists("List permissions in a virtual host", ADMIN),
-    "GET /api/vhosts/{vhost}/topic-permissions": vhosts.lists("List topic permissions in a virtual host", ADMIN),
+    "GET /api/vhosts/{vhost}/permissions": vhosts.lists("List permissions in a virtual host", ADMIN, rows=RULE_ROWS),
+    "GET /api/vhosts/{vhost}/topic-permissions": vhosts.lists(
+        "List topic permissions in a virtual host", ADMIN, rows=TOPIC_RULE_ROWS
+    ),
     "POST /api/vhosts/{vhost}/start/{node}": vhosts.does(
         "Start a virtual host (no effect: every virtual host runs)", ADMIN, {204: DONE}
     ),
@@ -193,7 +207,7 @@ ADMINISTRATION: Operations = {
         *COLUMNS,
         parts={"kind": text(one_of=("queue", "exchange"))},
     ),
-    "GET /api/policy-keys": policies.lists("List the keys of a policy definition", VIEWER),
+    "GET /api/policy-keys": policies.lists("List the keys of a policy definition", VIEWER, rows=KEY_ROWS),
     "GET /api/policy-matches/{vhost}": policies.shows(
         "List the queues and exchanges that a pattern matches",
         SEES,
@@ -212,24 +226,24 @@ ADMINISTRATION: Operations = {
     "DELETE /api/parameters/{component}/{vhost}/{name}": parameters.deletes(
         "Delete a parameter", BY_COMPONENT, parts=COMPONENT
     ),
-    "GET /api/global-parameters": parameters.lists("List global parameters", POLICY_MAKER),
-    "GET /api/global-parameters/{name}": parameters.shows("Get a global parameter", POLICY_MAKER, *COLUMNS),
-    "PUT /api/global-parameters/{name}": parameters.puts("Set a global parameter", POLICY_MAKER, VALUE),
-    "DELETE /api/global-parameters/{name}": parameters.deletes("Delete a global parameter", POLICY_MAKER),
-    "GET /api/vhost-limits": limits.lists("List limits of virtual hosts", VIEWER),
-    "GET /api/vhost-limits/{vhost}": limits.lists("List limits of a virtual host", SEES),
-    "PUT /api/vhost-limits/{vhost}/{name}": limits.does(
+    "GET /api/global-parameters": global_parameters.lists("List global parameters", POLICY_MAKER),
+    "GET /api/global-parameters/{name}": global_parameters.shows("Get a global parameter", POLICY_MAKER, *COLUMNS),
+    "PUT /api/global-parameters/{name}": global_parameters.puts("Set a global parameter", POLICY_MAKER, VALUE),
+    "DELETE /api/global-parameters/{name}": global_parameters.deletes("Delete a global parameter", POLICY_MAKER),
+    "GET /api/vhost-limits": vhost_limits.lists("List limits of virtual hosts", VIEWER),
+    "GET /api/vhost-limits/{vhost}": vhost_limits.lists("List limits of a virtual host", SEES),
+    "PUT /api/vhost-limits/{vhost}/{name}": vhost_limits.does(
         "Set a limit of a virtual host", ADMIN, {204: DONE}, body=Body(LIMIT), parts=VHOST_LIMIT
     ),
-    "DELETE /api/vhost-limits/{vhost}/{name}": limits.deletes(
+    "DELETE /api/vhost-limits/{vhost}/{name}": vhost_limits.deletes(
         "Clear a limit of a virtual host", ADMIN, parts=VHOST_LIMIT
     ),
-    "GET /api/user-limits": limits.lists("List limits of users", OWN_OR_MONITOR),
-    "GET /api/user-limits/{user}": limits.lists("List limits of a user", OWN_OR_MONITOR),
-    "PUT /api/user-limits/{user}/{name}": limits.does(
+    "GET /api/user-limits": user_limits.lists("List limits of users", OWN_OR_MONITOR),
+    "GET /api/user-limits/{user}": user_limits.lists("List limits of a user", OWN_OR_MONITOR),
+    "PUT /api/user-limits/{user}/{name}": user_limits.does(
         "Set a limit of a user", ADMIN, {204: DONE}, body=Body(LIMIT), parts=USER_LIMIT
     ),
-    "DELETE /api/user-limits/{user}/{name}": limits.deletes("Clear a limit of a user", ADMIN, parts=USER_LIMIT),
+    "DELETE /api/user-limits/{user}/{name}": user_limits.deletes("Clear a limit of a user", ADMIN, parts=USER_LIMIT),
     # ---- definitions
     **_definitions("/api/definitions", "the broker"),
     **_definitions("/api/all-configuration", "the broker (older path)"),

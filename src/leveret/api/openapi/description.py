@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
+from leveret.http.rows import RowDescription
 
 Json = dict[str, Any]
 
@@ -150,7 +151,7 @@ class Answer(NamedTuple):
     kind: str = JSON
 
 
-def rows_with(columns: tuple[str, ...] = ()) -> Answer:
+def rows_with(columns: tuple[str, ...]) -> Answer:
     """A list, or a page of it, whose rows have these columns."""
     row: Json = {"type": "object", "properties": {column: {} for column in columns}} if columns else ROW
     counts = ("page", "page_size", "page_count", "item_count", "filtered_count", "total_count")
@@ -159,7 +160,7 @@ def rows_with(columns: tuple[str, ...] = ()) -> Answer:
 
 
 ROW: Json = {"type": "object"}
-ROWS = rows_with()
+ROWS = rows_with(())
 OBJECT = Answer("Success", ROW)
 DONE = Answer("Success")
 MADE = Answer("Created")
@@ -210,14 +211,23 @@ Operations = dict[str, Operation]
 
 
 class Resource:
-    """Builds the operations of one OpenAPI tag."""
+    """Builds the operations of one OpenAPI tag; ``rows`` describes the rows of its lists."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, rows: RowDescription[Any] | None = None) -> None:
         self._tag = tag
+        self._rows = rows_with(() if rows is None else rows.columns)
 
-    def lists(self, summary: str, needs: Needs, *query: Query, columns: tuple[str, ...] = (), **more: Any) -> Operation:
-        answers = {200: rows_with(columns) if columns else ROWS}
-        return Operation(self._tag, summary, needs, answers, (*PAGING, *COLUMNS, *query), **more)
+    def lists(self, summary: str, needs: Needs, *query: Query, rows: RowDescription[Any] | None = None) -> Operation:
+        """``rows``: other rows than those of the resource."""
+        answers = {200: self._rows if rows is None else rows_with(rows.columns)}
+        return Operation(self._tag, summary, needs, answers, (*PAGING, *COLUMNS, *query))
+
+    def vhost_lists(self, path: str, things: str, *query: Query, note: str = "") -> Operations:
+        """The two lists of api.endpoints.vhost_lists."""
+        return {
+            f"GET {path}": self.lists(f"List {things}", VIEWER._replace(note=note), *query),
+            f"GET {path}/{{vhost}}": self.lists(f"List {things} in a virtual host", SEES._replace(note=note), *query),
+        }
 
     def shows(self, summary: str, needs: Needs, *query: Query, **more: Any) -> Operation:
         return Operation(self._tag, summary, needs, {200: OBJECT}, query, **more)

@@ -23,12 +23,14 @@ from leveret.api.openapi.description import (
     truth,
     whole,
 )
+from leveret.api.queue_jobs import JOB_ROWS
+from leveret.api.traces import BOOK_ROWS, TRACE_ROWS
 
 messages = Resource("Messages")
-jobs = Resource("Jobs")
+jobs = Resource("Jobs", JOB_ROWS)
 schedules = Resource("Schedules")
 dead_letters = Resource("Dead letters")
-traces = Resource("Traces")
+traces = Resource("Traces", TRACE_ROWS)
 
 PUBLISHED = record(
     {"routing_key": text(longest=255), "payload": text()},
@@ -122,7 +124,7 @@ MESSAGES: Operations = {
         "Count dead letters of a virtual host by reason and queue", SEES._replace(note=COUNTED.note), LOOK
     ),
     "GET /api/traces": traces.lists(
-        "List virtual hosts with tracing", VIEWER._replace(note="Empty for users without monitoring.")
+        "List virtual hosts with tracing", VIEWER._replace(note="Empty for users without monitoring."), rows=BOOK_ROWS
     ),
     "GET /api/traces/{vhost}": traces.lists(
         "List message traces, newest first",

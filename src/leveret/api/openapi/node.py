@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leveret.api.links import LINK_ROWS
 from leveret.api.openapi.description import (
     ADMIN,
     ANY_CLIENT,
@@ -28,12 +29,13 @@ from leveret.api.openapi.description import (
     text,
     whole,
 )
+from leveret.api.plugins import PLUGIN_ROWS
 
 overview = Resource("Overview")
 health = Resource("Health")
 metrics = Resource("Metrics")
 login = Resource("Login")
-links = Resource("Links")
+links = Resource("Links", LINK_ROWS)
 tunnel = Resource("Tunnel")
 
 WELL = Answer("Healthy", record({"status": text(one_of=("ok",))}))
@@ -100,7 +102,7 @@ NODE: Operations = {
     "GET /api/nodes/{name}/memory/relative": overview.shows(
         "Get the memory use by category in percent", MONITOR, *COLUMNS
     ),
-    "GET /api/plugins": overview.lists("List the built-in counterparts of RabbitMQ plugins", ADMIN),
+    "GET /api/plugins": overview.lists("List the built-in counterparts of RabbitMQ plugins", ADMIN, rows=PLUGIN_ROWS),
     "GET /api/plugins/{name}": overview.shows("Get a plugin: whether it is enabled, and what uses it", ADMIN, *COLUMNS),
     "PUT /api/plugins/{name}": overview.shows("Enable a plugin", ADMIN),
     "DELETE /api/plugins/{name}": overview.shows("Disable a plugin; existing uses continue", ADMIN),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leveret.api.leases import LEASE_ROWS
 from leveret.api.openapi.description import (
     ARROW,
     ERROR_ANSWERS,
@@ -25,13 +26,14 @@ from leveret.api.openapi.description import (
     truth,
     whole,
 )
-from leveret.api.openapi.description import (
-    COLUMNS as CHOSEN,
-)
+from leveret.api.openapi.description import COLUMNS as CHOSEN
+from leveret.api.spark_queries import QUERY_ROWS
+from leveret.api.views.stream import STREAM_ROWS
 from leveret.http.roles import ADMINISTRATOR
 
 pipeline = Resource("Pipeline")
-streams = Resource("Streams")
+streams = Resource("Streams", STREAM_ROWS)
+leases, queries = Resource("Pipeline", LEASE_ROWS), Resource("Pipeline", QUERY_ROWS)
 
 AT = "/api/pipeline/{vhost}"
 QUEUE, CONSUMER = Query("queue", name(), required=True), Query("consumer", name(), required=True)
@@ -181,8 +183,7 @@ PIPELINE: Operations = {
         Query("owner_only", truth("Keep the last batch: the next user that commits a stage becomes the owner")),
     ),
     # ---- monitoring
-    "GET /api/streams": streams.lists("List streams, super streams and sharded queues", VIEWER),
-    "GET /api/streams/{vhost}": streams.lists("List streams, super streams and sharded queues in a virtual host", SEES),
+    **streams.vhost_lists("/api/streams", "streams, super streams and sharded queues"),
     "GET /api/streams/{vhost}/{name}": streams.shows(
         "Get offsets, partitions, consumers and consumer lag of a stream", SEES, *CHOSEN, *WINDOWS
     ),
@@ -193,13 +194,13 @@ PIPELINE: Operations = {
         Query("limit", whole("Maximum number of messages", 1, 1_000)),
         Query("truncate", whole("Maximum bytes of each payload to return")),
     ),
-    "GET /api/leases": pipeline.lists("List leases on classic queues", VIEWER),
-    "GET /api/leases/{vhost}": pipeline.lists("List leases in a virtual host", SEES),
-    "GET /api/spark-queries": pipeline.lists(
+    "GET /api/leases": leases.lists("List leases on classic queues", VIEWER),
+    "GET /api/leases/{vhost}": leases.lists("List leases in a virtual host", SEES),
+    "GET /api/spark-queries": queries.lists(
         "List Spark queries with rates and lag",
         VIEWER._replace(note="Own queries, and those of virtual hosts that the user sees."),
     ),
-    "GET /api/spark-queries/{vhost}": pipeline.lists("List Spark queries of a virtual host", SEES),
+    "GET /api/spark-queries/{vhost}": queries.lists("List Spark queries of a virtual host", SEES),
     "POST /api/pipeline/queries": pipeline.does(
         "Report the progress of a query",
         LOGGED_IN,

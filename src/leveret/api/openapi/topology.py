@@ -21,12 +21,16 @@ from leveret.api.openapi.description import (
     text,
     truth,
 )
+from leveret.api.views.connection import CHANNEL_ROWS, CONNECTION_ROWS, CONSUMER_ROWS
+from leveret.api.views.exchange import BINDING_ROWS, EXCHANGE_ROWS
 from leveret.api.views.queue import QUEUE_ROWS
 
-queues = Resource("Queues")
-exchanges = Resource("Exchanges")
-bindings = Resource("Bindings")
-connections = Resource("Connections")
+queues = Resource("Queues", QUEUE_ROWS)
+exchanges = Resource("Exchanges", EXCHANGE_ROWS)
+bindings = Resource("Bindings", BINDING_ROWS)
+connections = Resource("Connections", CONNECTION_ROWS)
+channels = Resource("Connections", CHANNEL_ROWS)
+consumers = Resource("Connections", CONSUMER_ROWS)
 
 DECLARED_QUEUE = record(
     durable=truth("Survives a broker restart"),
@@ -64,10 +68,7 @@ def _bindings_between(destination: str) -> dict[str, Operation]:
 
 TOPOLOGY: Operations = {
     # ---- queues
-    "GET /api/queues": queues.lists("List queues", VIEWER, *WINDOWS, columns=QUEUE_ROWS.columns),
-    "GET /api/queues/{vhost}": queues.lists(
-        "List queues in a virtual host", SEES, *WINDOWS, columns=QUEUE_ROWS.columns
-    ),
+    **queues.vhost_lists("/api/queues", "queues", *WINDOWS),
     "GET /api/queues/{vhost}/{name}": queues.shows("Get a queue", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/queues/{vhost}/{name}": queues.puts(
         "Declare a queue", does("configure queue {name}", note=BY_ARGUMENT), DECLARED_QUEUE, may_be_empty=True
@@ -79,7 +80,7 @@ TOPOLOGY: Operations = {
         Query("if-unused", truth("Only if the queue has no consumers")),
     ),
     "DELETE /api/queues/{vhost}/{name}/contents": queues.deletes("Purge a queue", does("read queue {name}")),
-    "GET /api/queues/{vhost}/{name}/bindings": queues.lists("List bindings of a queue", SEES),
+    "GET /api/queues/{vhost}/{name}/bindings": queues.lists("List bindings of a queue", SEES, rows=BINDING_ROWS),
     "POST /api/queues/{vhost}/{name}/actions": queues.does(
         "Synchronise mirrors (no effect: there are no mirrors)",
         does("configure queue {name}"),
@@ -87,8 +88,7 @@ TOPOLOGY: Operations = {
         body=Body(record({"action": text(one_of=("sync", "cancel_sync"))})),
     ),
     # ---- exchanges
-    "GET /api/exchanges": exchanges.lists("List exchanges", VIEWER, *WINDOWS),
-    "GET /api/exchanges/{vhost}": exchanges.lists("List exchanges in a virtual host", SEES, *WINDOWS),
+    **exchanges.vhost_lists("/api/exchanges", "exchanges", *WINDOWS),
     "GET /api/exchanges/{vhost}/{name}": exchanges.shows("Get an exchange", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/exchanges/{vhost}/{name}": exchanges.puts(
         "Declare an exchange",
@@ -102,10 +102,10 @@ TOPOLOGY: Operations = {
         Query("if-unused", truth("Only if the exchange has no bindings")),
     ),
     "GET /api/exchanges/{vhost}/{name}/bindings/source": exchanges.lists(
-        "List bindings with the exchange as source", SEES
+        "List bindings with the exchange as source", SEES, rows=BINDING_ROWS
     ),
     "GET /api/exchanges/{vhost}/{name}/bindings/destination": exchanges.lists(
-        "List bindings with the exchange as destination", SEES
+        "List bindings with the exchange as destination", SEES, rows=BINDING_ROWS
     ),
     "GET /api/exchanges/{vhost}/{name}/route": exchanges.does(
         "Explain where a message would be routed, and by which bindings",
@@ -114,8 +114,7 @@ TOPOLOGY: Operations = {
         Query("routing_key", text("Routing key of the message; pass headers as headers.NAME=VALUE")),
     ),
     # ---- bindings
-    "GET /api/bindings": bindings.lists("List bindings", VIEWER),
-    "GET /api/bindings/{vhost}": bindings.lists("List bindings in a virtual host", SEES),
+    **bindings.vhost_lists("/api/bindings", "bindings"),
     **_bindings_between("queue"),
     **_bindings_between("exchange"),
     # ---- connections, channels, consumers
@@ -126,13 +125,10 @@ TOPOLOGY: Operations = {
     "DELETE /api/connections/{name}": connections.deletes(
         "Close a connection; the header X-Reason is sent to the client", OWN_OR_ADMIN
     ),
-    "GET /api/connections/{name}/channels": connections.lists("List channels of a connection", OWN_OR_ALL, *WINDOWS),
+    "GET /api/connections/{name}/channels": channels.lists("List channels of a connection", OWN_OR_ALL, *WINDOWS),
     "GET /api/vhosts/{vhost}/connections": connections.lists("List connections to a virtual host", SEES, *WINDOWS),
-    "GET /api/channels": connections.lists("List channels", OWN_OR_ALL, *WINDOWS),
+    "GET /api/channels": channels.lists("List channels", OWN_OR_ALL, *WINDOWS),
     "GET /api/channels/{name}": connections.shows("Get a channel", OWN_OR_ALL, *COLUMNS, *WINDOWS),
-    "GET /api/vhosts/{vhost}/channels": connections.lists("List channels in a virtual host", SEES, *WINDOWS),
-    "GET /api/consumers": connections.lists("List consumers", OWN_OR_ALL),
-    "GET /api/consumers/{vhost}": connections.lists(
-        "List consumers in a virtual host", SEES._replace(note=OWN_OR_ALL.note)
-    ),
+    "GET /api/vhosts/{vhost}/channels": channels.lists("List channels in a virtual host", SEES, *WINDOWS),
+    **consumers.vhost_lists("/api/consumers", "consumers", note=OWN_OR_ALL.note),
 }

@@ -1,28 +1,33 @@
-"""Connections, channels and consumers as JSON, by the names that RabbitMQ's management gives their facts.
+"""Rows of connections, channels and consumers, with RabbitMQ's columns.
 
-What clients tell of themselves is shown without the secrets that some of them put there.
+Client properties are shown without the secrets that some clients put there.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leveret.api.views.message import plain
 from leveret.auth.mechanisms import certificate_name
 from leveret.delivery.consumer import UNLIMITED, Consumer
 from leveret.delivery.consumer_ring import SingleActive
 from leveret.errors import AmqpError
+from leveret.http.rows import Field, Row, RowDescription
 from leveret.logs import without_secrets
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.session.consumers import ChannelConsumer
-from leveret.stats.samples import NO_WINDOWS, Windows
+from leveret.stats.samples import Windows
 from leveret.stats.stats import Stats
-
-Told = dict[str, Any]
+from leveret.stats.totals import has_vhost
 
 STATES = {"OPEN": "running", "CLOSING": "closing", "CLOSED": "closed"}  # by the names of the steps of the grammar
+TLS = (
+    *("ssl", "ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange"),
+    *("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"),
+)
+TRAFFIC = ("recv_oct", "recv_oct_details", "send_oct", "send_oct_details")
 
 
 class Ends(NamedTuple):
@@ -33,7 +38,7 @@ class Ends(NamedTuple):
 
 
 def ends_of(connection: Connection) -> Ends:
-    """Both addresses, from the name: ``peer -> us``."""
+    """Both addresses, from the name: ``peer -> broker``."""
     peer, _, here = connection.name.partition(" -> ")
     return Ends(*_address(peer), *_address(here))
 
@@ -43,8 +48,8 @@ def _address(shown: str) -> tuple[str, int]:
     return host.strip("[]"), int(port) if port.isdecimal() else 0
 
 
-def connection_details(connection: Connection) -> Told:
-    """By what others refer to it."""
+def connection_details(connection: Connection) -> Row:
+    """As part of the rows of other objects."""
     ends = ends_of(connection)
     return {"name": connection.name, "peer_host": ends.peer_host, "peer_port": ends.peer_port}
 
@@ -53,34 +58,46 @@ def channel_name(channel: Channel) -> str:
     return f"{channel.connection.name} ({channel.number})"
 
 
-def connection_view(stats: Stats, connection: Connection, windows: Windows = NO_WINDOWS) -> Told:
-    peer, ends, user = connection.peer, ends_of(connection), connection.user.name
-    told: Told = {
-        "name": connection.name,
-        "node": connection.broker.node_name,
-        "type": "network",
-        "protocol": connection.protocol,
-        "user": user,
-        "user_who_performed_action": user,
-        "vhost": connection.vhost.name,
-        "state": state_of(connection),
-        "channels": len(connection.channels),
-        **ends._asdict(),
-        "auth_mechanism": connection.mechanism,
-        "connected_at": int(connection.connected_at * 1000),
-        "timeout": connection.heartbeat,
-        "frame_max": connection.frame_max,
-        "channel_max": connection.channel_max,
-        "client_properties": _harmless("", plain(connection.client_properties)),
-        "recv_cnt": peer.reads,
-        "send_cnt": peer.writes,
-        "send_pend": peer.unsent(),
-        **_tls(connection),
-        **stats.of_connection(connection, windows),
-    }
+class FoundConnection(NamedTuple):
+    connection: Connection
+    stats: Stats
+    windows: Windows
+
+
+def _client(found: FoundConnection) -> Row:
+    connection = found.connection
+    row: Row = {"client_properties": _harmless("", plain(connection.client_properties))}
     if connection.client_name is not None:
-        told["user_provided_name"] = _harmless("", connection.client_name)
-    return told
+        row["user_provided_name"] = _harmless("", connection.client_name)
+    return row
+
+
+CONNECTION_ROWS: RowDescription[FoundConnection] = RowDescription(
+    [
+        Field(("name",), lambda found: found.connection.name),
+        Field(("node",), lambda found: found.connection.broker.node_name),
+        Field(("type",), lambda found: "network"),
+        Field(("protocol",), lambda found: found.connection.protocol),
+        Field(("user",), lambda found: found.connection.user.name),
+        Field(("user_who_performed_action",), lambda found: found.connection.user.name),
+        Field(("vhost",), lambda found: found.connection.vhost.name),
+        Field(("state",), lambda found: state_of(found.connection)),
+        Field(("channels",), lambda found: len(found.connection.channels)),
+        Field(Ends._fields, lambda found: ends_of(found.connection)._asdict()),
+        Field(("auth_mechanism",), lambda found: found.connection.mechanism),
+        Field(("connected_at",), lambda found: int(found.connection.connected_at * 1000)),
+        Field(("timeout",), lambda found: found.connection.heartbeat),
+        Field(("frame_max",), lambda found: found.connection.frame_max),
+        Field(("channel_max",), lambda found: found.connection.channel_max),
+        Field(("client_properties", "user_provided_name"), _client),
+        Field(("recv_cnt",), lambda found: found.connection.peer.reads),
+        Field(("send_cnt",), lambda found: found.connection.peer.writes),
+        Field(("send_pend",), lambda found: found.connection.peer.unsent()),
+        Field(TLS, lambda found: dict(zip(TLS, _tls(found.connection), strict=True))),
+        Field(TRAFFIC, lambda found: found.stats.of_connection(found.connection, found.windows)),
+    ],
+    exists=lambda found: has_vhost(found.connection),
+)
 
 
 def _harmless(name: str, value: object) -> object:
@@ -98,19 +115,11 @@ def state_of(connection: Connection) -> str:
     return "flow" if state == "running" and connection.is_paused else state
 
 
-def _tls(connection: Connection) -> Told:
-    spoken = connection.peer.tls()
-    protocol, cipher = ("", "") if spoken is None else spoken
-    return {
-        "ssl": spoken is not None,
-        "ssl_protocol": protocol.lower(),
-        "ssl_cipher": cipher,
-        "ssl_hash": "",
-        "ssl_key_exchange": "",
-        "peer_cert_subject": _subject(connection.peer.certificate),
-        "peer_cert_issuer": "",
-        "peer_cert_validity": _validity(connection.peer.certificate),
-    }
+def _tls(connection: Connection) -> tuple[object, ...]:
+    """The values of the columns TLS."""
+    used, certificate = connection.peer.tls(), connection.peer.certificate
+    protocol, cipher = ("", "") if used is None else used
+    return used is not None, protocol.lower(), cipher, "", "", _subject(certificate), "", _validity(certificate)
 
 
 def _subject(certificate: dict[str, object] | None) -> str:
@@ -118,7 +127,7 @@ def _subject(certificate: dict[str, object] | None) -> str:
         return ""
     try:
         return certificate_name(certificate)
-    except AmqpError:  # it has none
+    except AmqpError:  # it has no subject
         return ""
 
 
@@ -129,58 +138,91 @@ def _validity(certificate: dict[str, object] | None) -> str:
 # ---- channels
 
 
-def channel_view(stats: Stats, channel: Channel, windows: Windows = NO_WINDOWS) -> Told:
-    connection, confirms, tx = channel.connection, channel.confirms, channel.tx
-    shared = channel.shared_limit
+class FoundChannel(NamedTuple):
+    channel: Channel
+    stats: Stats
+    windows: Windows
+
+
+def _transaction(found: FoundChannel) -> Row:
+    tx = found.channel.tx
     return {
-        "name": channel_name(channel),
-        "number": channel.number,
-        "node": connection.broker.node_name,
-        "user": connection.user.name,
-        "user_who_performed_action": connection.user.name,
-        "vhost": channel.vhost.name,
-        "state": STATES[channel.step.name],
-        "connection_details": connection_details(connection),
-        "confirm": confirms is not None,
         "transactional": tx is not None,
-        "consumer_count": len(channel.consumers) + (channel.reply is not None),
-        "prefetch_count": channel.prefetch,
-        "global_prefetch_count": 0 if shared == UNLIMITED else shared,
-        "messages_unacknowledged": len(channel.unacked),
-        "messages_unconfirmed": 0 if confirms is None else confirms.outstanding,
         "messages_uncommitted": 0 if tx is None else sum(len(held.run) for held in tx.publishes),
         "acks_uncommitted": 0 if tx is None else sum(len(tags) for tags, _ in tx.settlements),
-        **stats.of_channel(channel, windows),
     }
+
+
+def _confirms(found: FoundChannel) -> Row:
+    confirms = found.channel.confirms
+    return {"confirm": confirms is not None, "messages_unconfirmed": 0 if confirms is None else confirms.outstanding}
+
+
+def _shared_limit(found: FoundChannel) -> int:
+    limit = found.channel.shared_limit
+    return 0 if limit == UNLIMITED else limit
+
+
+CHANNEL_ROWS: RowDescription[FoundChannel] = RowDescription(
+    [
+        Field(("name",), lambda found: channel_name(found.channel)),
+        Field(("number",), lambda found: found.channel.number),
+        Field(("node",), lambda found: found.channel.connection.broker.node_name),
+        Field(("user",), lambda found: found.channel.connection.user.name),
+        Field(("user_who_performed_action",), lambda found: found.channel.connection.user.name),
+        Field(("vhost",), lambda found: found.channel.vhost.name),
+        Field(("state",), lambda found: STATES[found.channel.step.name]),
+        Field(("connection_details",), lambda found: connection_details(found.channel.connection)),
+        Field(("confirm", "messages_unconfirmed"), _confirms),
+        Field(("transactional", "messages_uncommitted", "acks_uncommitted"), _transaction),
+        Field(("consumer_count",), lambda found: len(found.channel.consumers) + (found.channel.reply is not None)),
+        Field(("prefetch_count",), lambda found: found.channel.prefetch),
+        Field(("global_prefetch_count",), _shared_limit),
+        Field(("messages_unacknowledged",), lambda found: len(found.channel.unacked)),
+        Field(("message_stats",), lambda found: found.stats.of_channel(found.channel, found.windows)["message_stats"]),
+    ]
+)
 
 
 # ---- consumers
 
 
-def consumer_view(node: str, queue: DeclaredQueue, consumer: Consumer) -> Told:
-    """A consumer in the broker's own process has no channel: its channel details are empty."""
-    ring = queue.consumers
-    active = ring.active is consumer if isinstance(ring, SingleActive) else True
-    return {
-        "queue": {"name": queue.name, "vhost": queue.vhost},
-        "consumer_tag": consumer.tag,
-        "ack_required": not consumer.no_ack,
-        "exclusive": consumer.exclusive,
-        "active": active,
-        "activity_status": ("single_active" if active else "waiting") if isinstance(ring, SingleActive) else "up",
-        "prefetch_count": prefetch_of(consumer),
-        "priority": consumer.priority,
-        "arguments": plain(consumer.arguments),
-        "channel_details": _channel_details(node, consumer),
-    }
+class FoundConsumer(NamedTuple):
+    queue: DeclaredQueue
+    consumer: Consumer
+    node: str
+
+
+def _activity(found: FoundConsumer) -> Row:
+    ring = found.queue.consumers
+    if not isinstance(ring, SingleActive):
+        return {"active": True, "activity_status": "up"}
+    active = ring.active is found.consumer
+    return {"active": active, "activity_status": "single_active" if active else "waiting"}
+
+
+CONSUMER_ROWS: RowDescription[FoundConsumer] = RowDescription(
+    [
+        Field(("queue",), lambda found: {"name": found.queue.name, "vhost": found.queue.vhost}),
+        Field(("consumer_tag",), lambda found: found.consumer.tag),
+        Field(("ack_required",), lambda found: not found.consumer.no_ack),
+        Field(("exclusive",), lambda found: found.consumer.exclusive),
+        Field(("active", "activity_status"), _activity),
+        Field(("prefetch_count",), lambda found: prefetch_of(found.consumer)),
+        Field(("priority",), lambda found: found.consumer.priority),
+        Field(("arguments",), lambda found: plain(found.consumer.arguments)),
+        Field(("channel_details",), lambda found: _channel_details(found.node, found.consumer)),
+    ]
+)
 
 
 def prefetch_of(consumer: Consumer) -> int:
-    """How many it may hold unacked; 0 is any number."""
+    """The maximum number of unacknowledged messages; 0 if there is no limit."""
     return consumer.limit if consumer.limit < UNLIMITED else 0
 
 
-def _channel_details(node: str, consumer: Consumer) -> Told:
+def _channel_details(node: str, consumer: Consumer) -> Row:
+    """A consumer in the broker's own process has no channel: its channel details are empty."""
     if not isinstance(consumer, ChannelConsumer):
         return {"name": consumer.label, "number": 0, "node": node, "user": "", "peer_host": "", "peer_port": 0}
     connection = consumer.connection

@@ -1,4 +1,4 @@
-"""What messages look like in JSON: their properties, and their bodies as text, as JSON or as base64."""
+"""Rows of messages: their properties, and their bodies as text, JSON or base64."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from leveret.wire.properties import LAYOUT, Properties
 Row = dict[str, Any]
 
 TEXT, BASE64 = "string", "base64"
-LARGEST_JSON = 256 << 10  # bytes of a message that is parsed: lists in lists take about 100 ms for a MiB
+LARGEST_JSON = 256 << 10  # bytes of a body that is parsed: nested lists take about 100 ms per MiB
 
 
 def plain(value: object) -> Any:
-    """A value of a table as JSON has it: a time in seconds since 1970, bytes as text if they are text."""
+    """A value of a table for JSON: times in seconds since 1970, bytes as text if they are UTF-8."""
     if isinstance(value, Mapping):
         return {name: plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
@@ -32,7 +32,7 @@ def plain(value: object) -> Any:
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)  # a time beyond year 9999 is a number of its own kind
+        return int(value)  # times after year 9999 are a subclass of int
     return value
 
 
@@ -48,13 +48,13 @@ def payload_row(body: bytes, *, as_base64: bool, truncate: int | None) -> Row:
     if as_base64 or not _is_text(body):
         payload, encoding = base64.b64encode(part).decode(), BASE64
     else:
-        payload, encoding = part.decode("utf-8", "ignore"), TEXT  # a cut may go through a character
+        payload, encoding = part.decode("utf-8", "ignore"), TEXT  # the last character may be truncated
     return {"payload_bytes": len(body), "payload": payload, "payload_encoding": encoding}
 
 
 def decoded_row(body: bytes, truncate: int) -> Row:
-    """The same with what it is: ``payload_format`` is json, text or binary; what is JSON and whole comes as such.
-    A body above LARGEST_JSON is shown as text: parsing it would hold up the event loop, also from a thread."""
+    """With ``payload_format``: json, text or binary. A complete JSON body is included as ``payload_json``.
+    A body above LARGEST_JSON is text: parsing it would block the event loop, even in a thread."""
     row = payload_row(body, as_base64=False, truncate=truncate)
     is_whole = len(body) <= truncate
     row["truncated"] = not is_whole
@@ -74,7 +74,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _is_json(body: bytes) -> bool:
-    """An object or an array: any number would be JSON, and most texts that are one are meant as text."""
+    """Whether it is a JSON object or array. A plain number is also JSON, but is usually meant as text."""
     if body.lstrip()[:1] not in (b"{", b"["):
         return False
     try:

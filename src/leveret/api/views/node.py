@@ -1,7 +1,7 @@
-"""What the node says of itself: where it listens, what it can do, and what the machine gives it.
+"""Facts about the node: listeners, exchange types, login mechanisms, and resource usage.
 
-Asking the system for open files and free space may take a while: it is done in a thread, and ``Readings`` remembers the
-answers, so that it can also say how fast they change.
+Reading the number of open files and the free disk space can block, so it is done in a thread. ``Readings`` keeps two
+readings for the rates.
 """
 
 from __future__ import annotations
@@ -13,36 +13,35 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from leveret.api.context import ApiContext
 from leveret.auth.mechanisms import offered
 from leveret.broker.broker import Broker
+from leveret.http.rows import Row
 from leveret.machine import resident_memory
 
-RABBITMQ_VERSION = "3.13.7"  # whose management API this is: tools choose by it what they ask for
-ERLANG_VERSION = "26.2.5"  # tools read a number here; there is no Erlang
+RABBITMQ_VERSION = "3.13.7"  # of the management API: tools choose endpoints by it
+ERLANG_VERSION = "26.2.5"  # tools expect a number
 MOST_PROCESSES = 1 << 20
 CLUSTER_NAME = "cluster_name"  # the global parameter
 APART = 5.0  # seconds between two readings that make a rate
 OPEN_FILES = Path("/proc/self/fd")
 
-Told = dict[str, Any]
-
 
 def cluster_name(broker: Broker) -> str:
-    """What was given over HTTP, else the name of the node, which stands alone."""
+    """As set over HTTP, by default the name of the node."""
     given = broker.parameters.get(CLUSTER_NAME)
     return given if isinstance(given, str) and given else broker.node_name
 
 
 def runtime() -> str:
-    """In the place of Erlang's long version text."""
+    """Instead of Erlang's system version."""
     return f"Erlang/OTP 26 compatible, run by Python {platform.python_version()} on {platform.system()}"
 
 
-def listeners(context: ApiContext) -> list[Told]:
+def listeners(context: ApiContext) -> list[Row]:
     """A row for each address and port."""
     rows = []
     for protocol, url in context.endpoints.items():
@@ -60,8 +59,8 @@ def listeners(context: ApiContext) -> list[Told]:
     return rows
 
 
-def contexts(context: ApiContext) -> list[Told]:
-    """What is served over HTTP."""
+def contexts(context: ApiContext) -> list[Row]:
+    """The HTTP listeners."""
     return [
         {
             "node": row["node"],
@@ -76,7 +75,7 @@ def contexts(context: ApiContext) -> list[Told]:
     ]
 
 
-def exchange_types(context: ApiContext) -> list[Told]:
+def exchange_types(context: ApiContext) -> list[Row]:
     return [
         {
             "name": kind,
@@ -87,7 +86,7 @@ def exchange_types(context: ApiContext) -> list[Told]:
     ]
 
 
-def auth_mechanisms() -> list[Told]:
+def auth_mechanisms() -> list[Row]:
     return [
         {"name": name, "description": f"SASL {name} authentication mechanism", "enabled": True}
         for name in offered(True).decode().split()
@@ -122,7 +121,7 @@ class Readings:
         return reading
 
     def rate(self, field: str) -> float:
-        """By the last two that were kept; 0 as long as there are not two."""
+        """The difference of the last two kept readings; 0 if there is only one."""
         if len(self._kept) < 2:
             return 0.0
         before, last = self._kept
@@ -144,7 +143,7 @@ def _read(now: float, path: Path | None, limit_of: Callable[[int], int], sockets
 
 
 def _disk(path: Path | None) -> tuple[int | None, int | None]:
-    """Of the disk with the data; without data, of the one we stand on."""
+    """Total and free bytes of the disk with the data directory, or else with the working directory."""
     try:
         total, _, free = shutil.disk_usage(path or Path.cwd())
     except OSError:

@@ -1,4 +1,4 @@
-"""What a virtual host has as parameters in RabbitMQ's sense: its limits and its policies, as rows with a component."""
+"""The parameters of a virtual host in RabbitMQ's sense: its limits and policies, as rows with a component."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMPONENTS = (LIMITS, *POLICY_COMPONENTS.values())
 
 
 def parameters_of(vhost: Vhost, component: str | None = None) -> list[Row]:
-    """Of one component, or of all; no other component has any."""
+    """The parameters of one component, or of all."""
     rows: list[Row] = []
     limits = vhost_limits_of(vhost)
     if limits:
@@ -50,7 +50,7 @@ def policy_parameter_given(component: str, name: str, value: object) -> dict[str
 
 
 def drop_parameter(broker: Broker, vhost: Vhost, component: str, name: str) -> None:
-    """One that is there."""
+    """Delete an existing parameter."""
     if component == LIMITS:
         set_vhost_limits(broker, vhost, {})
     else:

@@ -3,8 +3,8 @@
 All values are in memory: no message is decoded but the first one, and nothing is read from disk. Added columns:
 
     messages_delayed     messages that wait for a delayed retry
-    oldest_message_age   age of the oldest ready message in seconds, within five if only samples tell it; null if there
-                         is none or its age is unknown
+    oldest_message_age   age of the oldest ready message in seconds, to within five seconds if it is only known from
+                         samples; null if there is no message or its age is unknown
     drain_estimate       seconds until the queue is empty at the current rates; null if it does not shrink
     counters             all counters of the queue since it was declared
 """
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from leveret.api.policy_matches import PolicyMatches
-from leveret.api.views.connection import connection_details, consumer_view
+from leveret.api.views.connection import CONSUMER_ROWS, FoundConsumer, connection_details
 from leveret.api.views.message import plain
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.lane import Lane
@@ -57,10 +57,10 @@ STATS = (
 )
 COUNTS = attrgetter(*QueueCounters.__slots__)
 NUMBERS = attrgetter("accounted", "bytes", "held", "unacked")
-LONGEST_PROPERTIES = 8 << 10  # bytes: the properties of a first message that has more are not looked into
+LONGEST_PROPERTIES = 8 << 10  # bytes: larger properties of the first message are not decoded
 
 
-Found = tuple[Vhost, DeclaredQueue, "QueueView"]
+FoundQueue = tuple[Vhost, DeclaredQueue, "QueueView"]
 
 
 class QueueView:
@@ -74,27 +74,19 @@ class QueueView:
         cache: RowCache[DeclaredQueue],
         windows: Windows = NO_WINDOWS,
     ) -> None:
-        self._cache = cache
-        self._stats = stats
+        self.cache = cache
+        self.stats = stats
         self._matches = matches
         self.node = node
-        self._windows = windows
+        self.windows = windows
+        self.has_samples = windows != NO_WINDOWS
         self._definitions: dict[tuple[int, ...], Row] = {}
 
     def row(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         return QUEUE_ROWS.row((vhost, queue, self))
 
-    def encoded(self, found: Found) -> bytes | None:
-        """The row as JSON, from the cache if nothing happens to the queue; None if the queue is deleted."""
-        queue = found[1]
-        if not queue.alive:
-            return None
-        if self._stats.is_still(queue) and not queue.delayed_messages and not (queue.has_offsets and queue.ready):
-            return self._cache.encoded(queue, QUEUE_ROWS, found)
-        return QUEUE_ROWS.encoded(found)
-
     def rates(self, queue: DeclaredQueue, windows: Windows | None = None) -> Row:
-        rates = self._stats.of_queue(queue, self._windows if windows is None else windows)
+        rates = self.stats.of_queue(queue, self.windows if windows is None else windows)
         rates["drain_estimate"] = drain_estimate(queue.ready + queue.unacked, rates.get("messages_details"))
         return rates
 
@@ -113,15 +105,17 @@ class QueueView:
     def _age_in(self, queue: DeclaredQueue, lane: Lane) -> float | None:
         """From the first message itself, or else from the sample in which its number was first counted."""
         waiting = lane.first()
-        told = None if waiting is None else _told_age(queue, waiting[2])
-        if told is not None:
-            return told
+        age = None if waiting is None else _age_from_message(queue, waiting[2])
+        if age is not None:
+            return age
         number = _first_number(lane)
-        return None if number is None else self._stats.waiting_since(queue, lane, number)
+        return None if number is None else self.stats.waiting_since(queue, lane, number)
 
     def detail(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         row = self.row(vhost, queue)
-        row["consumer_details"] = [consumer_view(self.node, queue, consumer) for consumer in queue.consumers]
+        row["consumer_details"] = [
+            CONSUMER_ROWS.row(FoundConsumer(queue, consumer, self.node)) for consumer in queue.consumers
+        ]
         row["deliveries"] = row["incoming"] = []
         row["backing_queue_status"] = {"mode": "default", "len": row["messages_ready"]}
         if (stream := queue.stream) is not None:
@@ -149,17 +143,17 @@ def _counters(queue: DeclaredQueue) -> Row:
     return {name: getattr(queue.counters, name) for name in QueueCounters.__slots__}
 
 
-def _message_state(found: Found) -> tuple[object, ...]:
+def _message_state(found: FoundQueue) -> tuple[object, ...]:
     queue = found[1]
     backlog = queue.backlog
     paged = 0 if backlog is None or backlog.pager is None else backlog.pager.bytes
-    return queue.ready, NUMBERS(queue), paged
+    return queue.ready, NUMBERS(queue), COUNTS(queue.counters), paged
 
 
-def _consumer_state(found: Found) -> tuple[object, ...]:
+def _consumer_state(found: FoundQueue) -> object:
     consumers = found[1].consumers
-    if not consumers:
-        return (consumers.paused,)
+    if not consumers.total:
+        return consumers.paused
     first, active = next(iter(consumers)), getattr(consumers, "active", None)
     return consumers.paused, len(consumers), first.tag, first.exclusive, active and active.tag
 
@@ -238,7 +232,7 @@ def _timestamp(message: Message | None) -> int | None:
 
 
 def _first_number(lane: Lane) -> int | None:
-    """Of the first message, in the order in which they came; also of one that is on disk only."""
+    """The number of the first message in order of arrival, also if it is on disk only."""
     waiting = lane.first()
     if waiting is not None:
         return waiting[0]
@@ -247,19 +241,32 @@ def _first_number(lane: Lane) -> int | None:
     return lane.page_stop if lane.fresh else None
 
 
-def _told_age(queue: DeclaredQueue, first: Message) -> float | None:
-    """By what is left of the queue's TTL, else by the publisher's timestamp."""
+def _age_from_message(queue: DeclaredQueue, first: Message) -> float | None:
+    """From the remaining TTL of the queue, else from the timestamp of the publisher."""
     context = queue.context
     ttl = queue.options.ttl
     if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
         return max(0.0, context.now() - (first[2].deadline - ttl))
-    said = _timestamp(first)
-    return None if said is None else max(0.0, context.now() + context.wall_ahead() - said)
+    sent = _timestamp(first)
+    return None if sent is None else max(0.0, context.now() + context.wall_ahead() - sent)
 
 
 # ---- the row
 
-QUEUE_ROWS: RowDescription[Found] = RowDescription(
+
+def encoded_queue(found: FoundQueue) -> bytes | None:
+    """The row as JSON, from the cache if nothing happens to the queue; None if the queue is deleted."""
+    _, queue, view = found
+    if not queue.alive:
+        return None
+    if view.has_samples or not view.stats.is_still(queue) or queue.delayed_messages:
+        return QUEUE_ROWS.encoded(found)
+    if queue.has_offsets and queue.ready:
+        return QUEUE_ROWS.encoded(found)
+    return view.cache.encoded(queue, QUEUE_ROWS, found)
+
+
+QUEUE_ROWS: RowDescription[FoundQueue] = RowDescription(
     [
         Field(("name",), lambda found: found[1].name),
         Field(("vhost",), lambda found: found[0].name),
@@ -278,7 +285,7 @@ QUEUE_ROWS: RowDescription[Found] = RowDescription(
         Field(("messages_delayed",), lambda found: found[1].delayed_messages, _message_state),
         Field(("memory",), lambda found: found[1].accounted, _message_state),
         Field(SIZES, lambda found: _sizes(found[1]), _message_state),
-        Field(("counters",), lambda found: _counters(found[1]), lambda found: COUNTS(found[1].counters)),
+        Field(("counters",), lambda found: _counters(found[1]), _message_state),
         Field(POLICIES, lambda found: found[2].policies(*found[:2]), lambda found: found[0].policies.in_order()),
         # The first message and the rates of an idle queue change with its counters only.
         Field(("head_message_timestamp",), lambda found: _timestamp(found[1].first_message())),

@@ -1,19 +1,19 @@
-"""Where would it go: the walk of routing/router.py once more, with the bindings that led from stop to stop.
+"""Explains a route: the walk of routing/router.py, with the bindings that a message matches on its way.
 
-Which bindings of an exchange take a message is asked of an exchange of the same kind that has this one binding only.
+Whether a binding matches is tested with an exchange of the same type that has only this binding.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
-from leveret.api.views.exchange import binding_row
+from leveret.api.views.exchange import BINDING_ROWS
 from leveret.api.views.message import plain
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.http.amqp_values import table_of
+from leveret.http.rows import Row
 from leveret.http.time_slice import TimeSlice
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.exchange import Exchange
@@ -21,14 +21,12 @@ from leveret.routing.random_exchange import RandomExchange
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties
 
-Row = dict[str, Any]
-
 HEADER = "headers."
-STAND_IN = Destination("exchange", "\x00")  # no queue or exchange is named so
+STAND_IN = Destination("exchange", "\x00")  # not a valid name of a queue or exchange
 
 
 def headers_of(query: Mapping[str, str]) -> Table:
-    """Headers of a query, ``headers.NAME=value``. What reads as a number or a truth is one; in quotes it is text."""
+    """Headers of a query, ``headers.NAME=value``. Values are JSON numbers, booleans or strings, else plain text."""
     given = {name.removeprefix(HEADER): _value(text) for name, text in query.items() if name.startswith(HEADER)}
     return table_of({"headers": given}, "headers")
 
@@ -46,7 +44,7 @@ async def route_row(vhost: Vhost, exchange: Exchange, key: str, headers: Table) 
     steps: list[Row] = []
     queues: dict[str, None] = {}
     seen, to_visit = {exchange.name}, [exchange]
-    for current in to_visit:  # grows while we walk
+    for current in to_visit:  # grows during the walk
         reached = [stop for stop in dict.fromkeys(current.destinations(key, fields)) if _is_there(vhost, stop)]
         steps += await _bindings_taken(vhost, current, reached, key, fields)
         if not reached and current.alternate is not None:
@@ -74,14 +72,14 @@ async def route_row(vhost: Vhost, exchange: Exchange, key: str, headers: Table) 
 
 
 def _is_there(vhost: Vhost, stop: Destination) -> bool:
-    """As the router has it: a queue that is named without a binding may not exist."""
+    """As in the router: a queue that is reached by its name, without a binding, may not exist."""
     return stop.kind == "exchange" or vhost.has_queue(stop.name)
 
 
 async def _bindings_taken(
     vhost: Vhost, exchange: Exchange, reached: list[Destination], key: str, fields: Mapping[str, object]
 ) -> list[Row]:
-    """The bindings that lead to what was reached, each as a row; without one it was reached by its name."""
+    """Rows of the bindings that match; a destination without one was reached by its name."""
     wanted = set(reached)
     bindings = [binding for binding in vhost.bindings.of_source(exchange.name) if binding.destination in wanted]
     taken: list[Binding] = []
@@ -90,7 +88,7 @@ async def _bindings_taken(
         if _takes(exchange, binding, key, fields):
             taken.append(binding)
         await time_slice.pause_if_over()
-    rows = [binding_row(vhost, binding) | {"by": "binding"} for binding in taken]
+    rows = [BINDING_ROWS.row((vhost, binding)) | {"by": "binding"} for binding in taken]
     explained = {binding.destination for binding in taken}
     return rows + [_step(vhost, exchange.name, stop, "name") for stop in reached if stop not in explained]
 

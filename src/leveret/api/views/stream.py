@@ -1,20 +1,21 @@
-"""What streams and sharded queues look like in JSON.
+"""Rows of streams, super streams and sharded queues.
 
-A *stream* stands for itself. A *super stream* is an exchange over several streams, *shards* are the queues behind an
-exchange that a policy shards: each is one row, whose numbers are the sums over its partitions. The share of a partition
-is that of all messages that were ever published to it, so that it tells of the keys, not of how fast consumers are.
+A *super stream* is an exchange over several streams; *shards* are the queues behind an exchange that a policy shards.
+Each is one row with the sums over its partitions. The ``share`` of a partition is its share of all messages ever
+published, so that it shows how keys are distributed, independent of consumers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from leveret.api.views.connection import consumer_view
+from leveret.api.views.connection import CONSUMER_ROWS, FoundConsumer
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError
 from leveret.http.listings import viewed
+from leveret.http.rows import Row, made_rows
 from leveret.http.time_slice import TimeSlice
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
@@ -23,10 +24,14 @@ from leveret.stats.samples import NO_WINDOWS, Windows
 from leveret.stats.stats import Stats
 from leveret.stats.stream_lag import Kept, Reader, kept_offsets, largest_lag, readers_of
 
-Row = dict[str, Any]
-
 STREAM, SUPER_STREAM, SHARDS = "stream", "super stream", "shards"
 ARGUMENT = "x-super-stream"
+STREAM_ROWS = made_rows(
+    *("name", "vhost", "kind", "state", "partitions", "first_offset", "last_offset", "next_offset", "messages"),
+    *("messages_ready", "messages_unacknowledged", "bytes", "segments", "retention", "consumers", "readers", "lag"),
+    *("largest_share", "problem", "message_stats", "messages_details"),
+    *("messages_ready_details", "messages_unacknowledged_details"),
+)
 SUMMED = ("messages", "messages_ready", "messages_unacknowledged", "bytes", "segments", "consumers", "readers")
 
 
@@ -58,7 +63,7 @@ def find_partitioned(vhost: Vhost, name: str) -> Partitioned | None:
 
 
 class StreamView:
-    """The streams of one answer and one virtual host. What has many partitions is looked at in turns."""
+    """The rows of streams in one virtual host, for one response. Partitions are read in time slices."""
 
     def __init__(self, stats: Stats, node: str, vhost: Vhost, windows: Windows = NO_WINDOWS) -> None:
         self._stats = stats
@@ -66,9 +71,22 @@ class StreamView:
         self._vhost = vhost
         self._windows = windows
         self._kept: Kept = kept_offsets(vhost)
-        self._turn = TimeSlice()
+        self._slice = TimeSlice()
 
     # ---- rows
+
+    async def rows(self) -> list[Row]:
+        """One for each super stream, sharded exchange and stream that is not a partition."""
+        found = await viewed(self._vhost.exchanges, lambda name: find_partitioned(self._vhost, name))
+        partitions = {queue.name for each in found for queue in (*each.queues, *each.draining)}
+        rows = [await self.partitioned(each) for each in found]
+
+        def row(queue: DeclaredQueue) -> Row | None:
+            stream = queue.stream
+            is_listed = stream is not None and stream.alive and stream.name not in partitions
+            return self.stream(stream) if stream is not None and is_listed else None
+
+        return rows + await viewed(self._vhost.queues.values(), row)
 
     def stream(self, queue: StreamQueue) -> Row:
         return self._stream(queue) | self._stats.of_queue(queue, self._windows)
@@ -97,7 +115,7 @@ class StreamView:
 
     async def partitioned(self, found: Partitioned) -> Row:
         partitions, readers = await self._partitions(found), await self._readers(found)
-        return self._summed(found, partitions, readers) | await self._told(found)
+        return self._summed(found, partitions, readers) | await self._summed_stats(found)
 
     def _shard(self, queue: DeclaredQueue) -> Row:
         return {
@@ -112,16 +130,16 @@ class StreamView:
             "consumers": len(queue.consumers),
         }
 
-    async def _told(self, found: Partitioned) -> Row:
-        """Counters, rates and samples of all of them together."""
+    async def _summed_stats(self, found: Partitioned) -> Row:
+        """Counters, rates and samples of all partitions together."""
         sums: Row = {}
         for queue in (*found.queues, *found.draining):
             sums = added([sums, self._stats.of_queue(queue, self._windows)])
-            await self._turn.pause_if_over()
+            await self._slice.pause_if_over()
         return sums
 
     async def _partitions(self, found: Partitioned) -> list[Row]:
-        """Each with its rates, without samples: there may be a thousand."""
+        """With rates, without samples: there may be a thousand partitions."""
         queues = [*found.queues, *found.draining]
         published = sum(queue.counters.received for queue in queues)
         rows: list[Row] = []
@@ -132,7 +150,7 @@ class StreamView:
             row["is_draining"] = place >= len(found.queues)
             row["share"] = queue.counters.received / published if published else None
             rows.append(row)
-            await self._turn.pause_if_over()
+            await self._slice.pause_if_over()
         return rows
 
     async def _readers(self, found: Partitioned) -> list[tuple[StreamQueue, Reader]]:
@@ -140,7 +158,7 @@ class StreamView:
         for queue in found.queues:
             if (stream := queue.stream) is not None:
                 readers += [(stream, each) for each in readers_of(stream, self._kept)]
-                await self._turn.pause_if_over()
+                await self._slice.pause_if_over()
         return readers
 
     def _summed(self, found: Partitioned, partitions: list[Row], readers: Iterable[tuple[StreamQueue, Reader]]) -> Row:
@@ -169,7 +187,7 @@ class StreamView:
         partitions, readers = await self._partitions(found), await self._readers(found)
         return (
             self._summed(found, partitions, readers)
-            | await self._told(found)
+            | await self._summed_stats(found)
             | {
                 "partition_details": partitions,
                 "reader_details": await viewed(readers, lambda pair: self._reader_row(*pair)),
@@ -189,7 +207,7 @@ class StreamView:
         }
         if reader.live is not None:
             consumer = reader.live.consumer
-            seen = consumer_view(self._node, queue, consumer)
+            seen = CONSUMER_ROWS.row(FoundConsumer(queue, consumer, self._node))
             row |= {name: seen[name] for name in ("consumer_tag", "prefetch_count", "channel_details")}
             row["messages_unacknowledged"] = consumer.limit - consumer.credit
             row["filter"] = sorted(reader.live.options.filters or ())
@@ -204,7 +222,7 @@ def _state(queue: DeclaredQueue) -> str:
 
 
 def _retention(queue: StreamQueue) -> Row:
-    """Seconds and bytes; null: without that bound."""
+    """In seconds and bytes; null: no limit."""
     return {
         "max_age": queue.retention.max_age,
         "max_bytes": queue.retention.max_bytes,
@@ -213,7 +231,7 @@ def _retention(queue: StreamQueue) -> Row:
 
 
 def added(told: Sequence[Row]) -> Row:
-    """Counters and rates of several queues as if they were one. Samples are added by their time."""
+    """The sums of counters and rates of several queues. Samples are summed by their time."""
     sums: Row = {}
     for key in dict.fromkeys(key for row in told for key in row):
         values = [row[key] for row in told if key in row]
@@ -227,7 +245,7 @@ def added(told: Sequence[Row]) -> Row:
 
 
 def _samples(lists: Iterable[list[Row]]) -> list[Row]:
-    """The latest first, as each of the lists has them."""
+    """The latest first, as in each of the lists."""
     by_time: dict[int, int] = {}
     for samples in lists:
         for one in samples:

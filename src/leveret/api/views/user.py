@@ -1,7 +1,7 @@
-"""A user in JSON: hash, algorithm, tags and limits, as RabbitMQ exports and takes them.
+"""Rows of users: password hash, algorithm, tags and limits, in RabbitMQ's format.
 
-RabbitMQ's hashes are base64 with the algorithm beside them; here the algorithm stands in front of the hash
-(auth/passwords.py). A hash of our own is exported as it is, and says itself what it is.
+RabbitMQ stores the algorithm next to the base64 hash, Leveret as a prefix of the hash (auth/passwords.py). Hashes of
+Leveret's own algorithm are exported with the prefix.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from leveret.auth.passwords import refuse_unusable_hash
 from leveret.auth.users import User
 from leveret.errors import ConfigError
 from leveret.http.errors import BadRequest
+from leveret.http.rows import Row, WholeRows
 from leveret.http.values import LARGEST, excerpt
 
 SHA256, SHA512 = "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512"
@@ -32,8 +33,8 @@ class Given(NamedTuple):
     limits: Mapping[str, int] | None  # None: unchanged
 
 
-def user_row(user: User) -> dict[str, Any]:
-    """With its hash: for administrators only."""
+def user_row(user: User) -> Row:
+    """Includes the password hash: for administrators only."""
     password_hash, algorithm = user.password_hash or "", SHA256
     for name, prefix in PREFIXES.items():
         if password_hash.startswith(prefix):
@@ -51,20 +52,23 @@ def user_row(user: User) -> dict[str, Any]:
     }
 
 
+USER_ROWS = WholeRows(("name", "password_hash", "hashing_algorithm", "tags", "limits"), user_row)
+
+
 def limits_of(user: User) -> dict[str, int]:
     both = {"max-connections": user.max_connections, "max-channels": user.max_channels}
     return {name: limit for name, limit in both.items() if limit is not None}
 
 
 def limit_of(name: str, value: object) -> int | None:
-    """A limit as it is kept: a negative one is none."""
+    """A negative value is no limit."""
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
         raise BadRequest(f"'{name}' must be a whole number, negative for no limit, not {excerpt(value)}")
     return value if value >= 0 else None
 
 
 def limits_given(given: object, known: tuple[str, ...]) -> dict[str, int]:
-    """RabbitMQ writes an empty table as a list."""
+    """RabbitMQ exports an empty table as a list."""
     if given == []:
         return {}
     if not isinstance(given, dict):

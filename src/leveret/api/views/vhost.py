@@ -1,7 +1,7 @@
-"""What administrators note about a virtual host: a description, tags, the queue type that they had in mind.
+"""Metadata of a virtual host: its description, tags and default queue type.
 
-It is kept among the parameters of the virtual host, under a component of our own. The queue type is kept and shown, and
-changes no declaration.
+They are stored as a parameter of the virtual host, under an internal component. The default queue type is stored and
+returned, but has no effect on declarations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Facts = dict[str, Any]
 
 
 def facts_of(vhost: Vhost) -> Facts:
-    """Description, tags and, if one is noted, default_queue_type."""
+    """The description, the tags and, if it is set, the default_queue_type."""
     value = vhost.parameters.get(COMPONENT, NAME)
     return {"description": "", "tags": []} if value is None else dict(json.loads(value))
 
@@ -35,14 +35,14 @@ def note_facts(vhost: Vhost, facts: Facts) -> None:
 
 
 def facts_given(given: Mapping[str, Any]) -> Facts:
-    """The properties of a virtual host in a body or an export; newer exports have them in ``metadata``."""
+    """The metadata in a request body or an export; newer exports have them in ``metadata``."""
     metadata = given.get("metadata")
-    said = {**(metadata if isinstance(metadata, dict) else {}), **given}
-    description = said.get("description") or ""
+    values = {**(metadata if isinstance(metadata, dict) else {}), **given}
+    description = values.get("description") or ""
     if not isinstance(description, str):
         raise BadRequest(f"'description' must be a string, not {excerpt(description)}")
-    facts: Facts = {"description": description, "tags": tags_of(said.get("tags") or [])}
-    kind = said.get("default_queue_type") or UNDEFINED
+    facts: Facts = {"description": description, "tags": tags_of(values.get("tags") or [])}
+    kind = values.get("default_queue_type") or UNDEFINED
     if kind != UNDEFINED:
         if kind not in QUEUE_TYPES:
             raise BadRequest(f"'default_queue_type' must be one of {', '.join(QUEUE_TYPES)}, not {excerpt(kind)}")
@@ -51,7 +51,7 @@ def facts_given(given: Mapping[str, Any]) -> Facts:
 
 
 def tags_of(value: object) -> list[str]:
-    """From a list, or from a text with commas; each once, in the order given."""
+    """From a list, or a comma-separated string; without duplicates, in order."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise BadRequest(f"'tags' must be a list of strings, or a comma-separated string, not {excerpt(value)}")

@@ -1,1 +1,1 @@
-"""Ready pipelines: each file is one small PySpark job, started by ``leveret pipeline run`` or from Python."""
+"""The built-in pipelines: each module is a PySpark job, run by ``leveret pipeline run`` or from Python."""

@@ -1,7 +1,7 @@
-"""archive: messages as Parquet files, in folders by date, hour and queue.
+"""archive: writes messages to Parquet files, in folders by date, hour and queue.
 
-A stream keeps its messages; a classic queue gives them away: what the archive has is acked. Each message is in the
-archive exactly once, whatever is killed in between. Times are those of arrival at the broker, in UTC.
+A stream keeps its messages; messages of a classic queue are acknowledged once they are archived. Each message is
+archived exactly once, also after crashes. Times are those of arrival at the broker, in UTC.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from leveret.spark.jobs.running_job import Queries
 from leveret.spark.schema import SCHEMA
 
 FOLDERS = ("date", "hour", "queue")
-# Named when an archive is read: Spark would take a folder queue=17 for a number.
-OF_THE_FOLDERS = [
+# Given when an archive is read: Spark would infer a number from a folder queue=17.
+FOLDER_COLUMNS = [
     StructField("date", DateType()),
     StructField("hour", IntegerType()),
     StructField("queue", StringType()),
 ]
 KEPT = [field for field in SCHEMA.fields if field.name not in FOLDERS]
-ARCHIVED = StructType([*KEPT, *OF_THE_FOLDERS])
+ARCHIVED = StructType([*KEPT, *FOLDER_COLUMNS])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ def start(spark: SparkSession, options: ArchiveOptions) -> Queries:
 
 
 def by_arrival(messages: DataFrame) -> DataFrame:
-    """With the date and the hour of arrival, in UTC whatever zone the session has."""
+    """Adds the date and the hour of arrival in UTC, independent of the time zone of the session."""
     seconds = F.unix_seconds("timestamp")
     days = F.floor(seconds / 86_400).cast("int")
     return messages.withColumn("date", F.date_add(F.lit("1970-01-01").cast("date"), days)).withColumn(
@@ -54,7 +54,7 @@ def by_arrival(messages: DataFrame) -> DataFrame:
 
 
 def read_archive(spark: SparkSession, path: str, **settings: str) -> DataFrame:
-    """What an archive has, with the columns of the source and those of its folders."""
+    """The messages of an archive, with the columns of the source and of the folders."""
     return spark.read.schema(ARCHIVED).options(**settings).parquet(path)
 
 

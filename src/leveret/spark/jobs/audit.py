@@ -1,9 +1,8 @@
-"""audit: proof that an archive has every message of its streams.
+"""audit: verifies that an archive has every message of its streams.
 
-Offsets of a stream have no holes, so nothing is lost exactly if the archive has each offset once, from the first that
-the broker still has (or the archive's own first, if that is lower) to the last. The job lists what is missing and what
-is there twice, and ends with exit code 1 if there is any. With ``--bodies`` it also compares each message that the
-broker still has with the archived one.
+Offsets of a stream are consecutive. The archive is complete if it has each offset once, from the first offset of the
+broker (or of the archive, if that is lower) to the last. The job lists missing and duplicate offsets; if there are any,
+the exit code is 1. With ``--bodies`` it also compares each message that is still in the stream with the archived one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MOST_GAPS = 1_000
 
 
 class Gap(NamedTuple):
-    """Offsets from ``first`` up to, not including, ``end`` that the archive lacks."""
+    """Offsets from ``first`` to ``end`` (exclusive) that are missing in the archive."""
 
     queue: str
     first: int
@@ -35,7 +34,7 @@ class Gap(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the archive has of one queue."""
+    """The messages of one queue in the archive; ``copies``: duplicates."""
 
     first: int
     end: int
@@ -51,7 +50,7 @@ class AuditOptions(SourceOptions):
 
 
 def start(spark: SparkSession, options: AuditOptions) -> Finished:
-    streams = streams_of(options)  # before the archive: what comes after this moment is not asked for
+    streams = streams_of(options)  # before the archive is read: later messages are not expected
     copies = copies_of(readable(spark, options.path), [stream.queue for stream in streams])
     copies.cache()
     kept = kept_of(copies)
@@ -63,12 +62,12 @@ def start(spark: SparkSession, options: AuditOptions) -> Finished:
 
 
 def readable(spark: SparkSession, path: str) -> DataFrame:
-    """What can be read of the archive: files that are gone or damaged show as what is missing."""
+    """The readable part of the archive: messages of lost or damaged files are reported as missing."""
     return read_archive(spark, path, ignoreMissingFiles="true", ignoreCorruptFiles="true")
 
 
 def copies_of(archive: DataFrame, queues: list[str]) -> DataFrame:
-    """How often the archive has each offset."""
+    """The number of copies of each offset in the archive."""
     return archive.where(F.col("queue").isin(queues)).groupBy("queue", "offset").agg(F.count("*").alias("copies"))
 
 
@@ -79,7 +78,7 @@ def kept_of(copies: DataFrame) -> dict[str, Kept]:
 
 
 def inner_gaps(copies: DataFrame) -> list[Gap]:
-    """Holes between two archived offsets of a queue."""
+    """Missing offsets between two archived offsets of a queue."""
     in_order = Window.partitionBy("queue").orderBy("offset")
     following = copies.withColumn("following", F.lead("offset").over(in_order))
     rows = following.where("following > offset + 1").select("queue", F.col("offset") + 1, "following")
@@ -87,7 +86,7 @@ def inner_gaps(copies: DataFrame) -> list[Gap]:
 
 
 def edges(stream: Source, kept: Kept | None, allow_lag: int) -> list[Gap]:
-    """What the broker has before the first and after the last archived offset."""
+    """Missing offsets before the first and after the last archived offset."""
     if kept is None:
         kept = Kept(stream.first, stream.first, 0, 0)
     found = [Gap(stream.queue, stream.first, min(kept.first, stream.next))]
@@ -99,7 +98,7 @@ def edges(stream: Source, kept: Kept | None, allow_lag: int) -> list[Gap]:
 
 
 def differing_of(spark: SparkSession, options: AuditOptions) -> dict[str, int]:
-    """How many messages of each queue the broker has with another body or key than the archive."""
+    """The number of messages of each queue whose body or routing key differs between broker and archive."""
     content = F.sha2(F.concat(F.octet_length("routing_key"), F.lit(":"), "routing_key", "body"), 256)
     broker = read_now(spark, options, ["queue", "offset", "routing_key", "body"]).select(
         "queue", "offset", content.alias("there")

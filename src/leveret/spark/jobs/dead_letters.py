@@ -1,7 +1,7 @@
 """dead-letters: count dead letters by cause, and redrive them.
 
 The header ``x-death`` of a dead letter has one entry for each queue and reason, the latest first.
-Without ``--redrive`` the job reads what is in the dead-letter queue, leaves it there, and counts it by cause.
+Without ``--redrive`` the job reads the dead-letter queue without consuming it, and counts its messages by cause.
 
 With ``--redrive`` it consumes the messages and publishes those that match the SQL condition to the queue that
 dead-lettered them last, with their routing key at that time, each exactly once. The broker's own headers are removed;
@@ -43,13 +43,13 @@ class DeadLettersOptions(PassingOptions):
     def check(self) -> None:
         super().check()
         if self.redrive is not None and self.continuous:
-            raise ConfigError("--redrive ends when it has seen every message once: leave --continuous out")
+            raise ConfigError("--redrive ends when it has processed every message once: remove --continuous")
 
 
 def start(spark: SparkSession, options: DeadLettersOptions) -> Finished | Queries:
     if options.redrive is not None:
         return redrive(spark, options)
-    causes = by_cause(with_story(read_now(spark, options, ["timestamp", "headers"])))
+    causes = by_cause(with_deaths(read_now(spark, options, ["timestamp", "headers"])))
     if options.path is not None:
         causes.write.mode("overwrite").parquet(options.path)
         causes = spark.read.parquet(options.path)
@@ -59,15 +59,15 @@ def start(spark: SparkSession, options: DeadLettersOptions) -> Finished | Querie
 
 def redrive(spark: SparkSession, options: DeadLettersOptions) -> Queries:
     letters = read_stream(spark, options, "dead-letters")
-    told = with_story(letters).withColumn("goes_back", chosen(str(options.redrive)))
+    marked = with_deaths(letters).withColumn("goes_back", chosen(str(options.redrive)))
     if not has_classic(options):
-        told = told.where("goes_back")
-    query = started(to_origin(told), options, "dead-letters", FORMAT, sink_settings(options))
+        marked = marked.where("goes_back")
+    query = started(to_origin(marked), options, "dead-letters", FORMAT, sink_settings(options))
     return Queries(query, now=lambda: queues_of(options))
 
 
-def with_story(letters: DataFrame) -> DataFrame:
-    """With the latest death of each letter, and how often it died in all."""
+def with_deaths(letters: DataFrame) -> DataFrame:
+    """Adds the latest entry of ``x-death``, and how often the message was dead-lettered in total."""
     deaths = F.from_json(F.col("headers")["x-death"], DEATH)
     latest = F.col("deaths")[0]
     return (
@@ -81,9 +81,9 @@ def with_story(letters: DataFrame) -> DataFrame:
     )
 
 
-def by_cause(told: DataFrame) -> DataFrame:
-    """One row for each entry of the stories: a letter that died twice counts at both places."""
-    each = told.select("timestamp", F.explode_outer("deaths").alias("death"))
+def by_cause(letters: DataFrame) -> DataFrame:
+    """One row per cause. A message that was dead-lettered by two queues is counted for both."""
+    each = letters.select("timestamp", F.explode_outer("deaths").alias("death"))
     return (
         each.select(
             F.col("death")["reason"].alias("reason"),
@@ -104,19 +104,19 @@ def by_cause(told: DataFrame) -> DataFrame:
 
 
 def chosen(condition: str) -> Column:
-    """Whether a letter goes back: the condition holds, and its story says where to."""
+    """Whether a message is redriven: the condition is true, and ``x-death`` has its exchange and routing key."""
     known = F.col("from_exchange").isNotNull() & F.col("from_key").isNotNull()
     return F.coalesce(F.expr(condition), F.lit(False)) & known
 
 
-def to_origin(told: DataFrame) -> DataFrame:
-    """Chosen letters to where they died last; the others, with all their headers, to the queue they are in."""
+def to_origin(letters: DataFrame) -> DataFrame:
+    """Redriven messages go to the queue that dead-lettered them last, others back to their queue with all headers."""
     back = F.col("goes_back")
     exchange = F.when(back, F.col("from_exchange")).otherwise(F.lit(""))
     anew = with_header(own_headers(), REDRIVEN, (F.col("redriven") + 1).cast("string"))
     headers = F.when(back, anew).otherwise(F.col("headers"))
     key = F.when(back, F.col("from_key")).otherwise(F.col("queue"))
-    return outgoing(told.withColumn("routing_key", key), exchange, headers)
+    return outgoing(letters.withColumn("routing_key", key), exchange, headers)
 
 
 JOB = Job("dead-letters", DeadLettersOptions, start)

@@ -1,8 +1,8 @@
-"""dedup: pass each message on once.
+"""dedup: forwards each message once.
 
-Two messages are the same if they have the same message id, body, or value of a header. The first that arrives goes to
-the exchange; others within ``--within`` of its arrival are left out. After that time the id is forgotten, so the memory
-that the query needs is bounded. What has no id is never left out.
+Messages are duplicates if they have the same message id, body, or value of a header. The first one is published to the
+exchange; duplicates that arrive within ``--within`` are dropped. Ids are forgotten after that time, which bounds the
+memory of the query. Messages without an id are never dropped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def once_each(messages: DataFrame, options: DedupOptions) -> DataFrame:
 
 
 def identity(by: str) -> Column:
-    """A message without an id is like no other: its place in its queue stands in."""
+    """The id of a message; without one, its queue and offset, which are unique."""
     place = F.concat(F.lit("place:"), "queue", F.lit("/"), F.col("offset").cast("string"))
     if by == "body":
         return F.sha2("body", 256)

@@ -1,12 +1,12 @@
-"""What a job is: a name, options that are declared once, and a function that starts it.
+"""A job: a name, declared options, and a function that starts it.
 
-A job's options are a frozen dataclass. Each field carries its default, its type and its help; the command line, the
-``--help`` page and the checks all come from it. What many jobs need is declared here once and joined by inheritance::
+The options of a job are a frozen dataclass. Each field has a type, a default and a help text, from which the command
+line, ``--help`` and the checks are generated. Options shared by several jobs are declared here::
 
-    BrokerOptions                which broker, and as whom
-    ├── SourceOptions            which queues, and from where on
-    └── SinkOptions              which exchange, and with what guarantee
-    QueryOptions                 where a query remembers how far it is, and whether it ends
+    BrokerOptions                the broker and the user
+    ├── SourceOptions            the queues to read, and the position to start from
+    └── SinkOptions              the exchange to publish to, and the delivery guarantee
+    QueryOptions                 the checkpoint of a query, and whether it runs continuously
     PassingOptions               all of these: from queues to an exchange
 """
 
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     from leveret.spark.jobs.running_job import Running
 
 SINK_NAMES = {name.lower() for name in SINK}
+OTHER_NAMES = {"pattern": "subscribePattern", "max_per_batch": "maxOffsetsPerTrigger"}
 BROKER_NAMES = {name.lower() for name in CONNECTION}
 
 
 def setting(help: str, default: Any = MISSING, *, metavar: str | None = None, choices: tuple[str, ...] = ()) -> Any:
-    """A field of a job's options; without a default it must be given."""
+    """A field of a job's options; required if it has no default."""
     return field(default=default, metadata={"help": help, "metavar": metavar, "choices": choices})
 
 
 @dataclass(frozen=True)
 class Job:
-    """One pipeline: ``start(spark, options)`` sets it going and gives what is to be watched."""
+    """One pipeline: ``start(spark, options)`` starts it and returns an object to watch it."""
 
     name: str
     options: type[Any]
@@ -64,7 +65,7 @@ class BrokerOptions:
         self.check()
 
     def check(self) -> None:
-        """Refuse what does not fit together."""
+        """Refuse options that exclude each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +113,7 @@ class QueryOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PassingOptions(SourceOptions, SinkOptions, QueryOptions):
-    """For jobs that take messages from queues and publish to an exchange."""
+    """For jobs that read queues and publish to an exchange."""
 
 
 def flag_of(name: str) -> str:
@@ -120,43 +121,33 @@ def flag_of(name: str) -> str:
 
 
 def required(value: str | None, name: str, why: str) -> str:
-    """The value of an option that this kind of run cannot do without."""
+    """The value of an option that is required in this case; ``why`` is part of the error."""
     if not value:
         raise ConfigError(f"{flag_of(name)} is missing: {why}")
     return value
 
 
 def broker_settings(options: BrokerOptions) -> dict[str, str]:
-    """The options of ``format("leveret")`` that say which broker, and as whom."""
-    given = {
-        "endpoint": options.endpoint,
-        "vhost": options.vhost,
-        "username": options.username,
-        "credentialsFile": options.credentials_file,
-    }
-    passed = {name: value for name, value in options.option.items() if name.lower() in BROKER_NAMES}
-    return {name: value for name, value in given.items() if value is not None} | passed
+    """The options of ``format("leveret")`` for the connection to the broker."""
+    return _settings(options, BrokerOptions, lambda name: name in BROKER_NAMES)
 
 
 def source_settings(options: SourceOptions) -> dict[str, str]:
-    given = {
-        "queue": options.queue,
-        "superStream": options.super_stream,
-        "subscribePattern": options.pattern,
-        "startingOffsets": options.starting_offsets,
-        "consumerName": options.consumer_name,
-        "maxOffsetsPerTrigger": None if options.max_per_batch is None else str(options.max_per_batch),
-    }
-    passed = {name: value for name, value in options.option.items() if name.lower() not in SINK_NAMES}
-    return broker_settings(options) | {name: value for name, value in given.items() if value is not None} | passed
+    return _settings(options, SourceOptions, lambda name: name not in SINK_NAMES)
 
 
 def sink_settings(options: SinkOptions) -> dict[str, str]:
-    given = {
-        "exchange": options.exchange,
-        "routingKey": options.routing_key,
-        "guarantee": options.guarantee,
-        "transactionId": options.transaction_id,
-    }
-    passed = {name: value for name, value in options.option.items() if name.lower() in SINK_NAMES}
-    return broker_settings(options) | {name: value for name, value in given.items() if value is not None} | passed
+    return _settings(options, SinkOptions, lambda name: name in SINK_NAMES or name in BROKER_NAMES)
+
+
+def _settings(options: BrokerOptions, group: type[BrokerOptions], takes: Callable[[str], bool]) -> dict[str, str]:
+    """The given options of this group, and those of ``--option`` that it takes."""
+    given = {_name_in_spark(each.name): getattr(options, each.name) for each in fields(group) if each.name != "option"}
+    passed = {name: value for name, value in options.option.items() if takes(name.lower())}
+    return {option: str(value) for option, value in given.items() if value is not None} | passed
+
+
+def _name_in_spark(name: str) -> str:
+    """The name of the option in ``format("leveret")``: the same in camel case, with two exceptions."""
+    first, *others = name.split("_")
+    return OTHER_NAMES.get(name, first + "".join(map(str.capitalize, others)))

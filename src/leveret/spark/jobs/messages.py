@@ -1,4 +1,4 @@
-"""Messages as DataFrames: read from queues, written to exchanges."""
+"""Messages as DataFrames: read from queues, published to exchanges."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from leveret.spark.options import STREAM_ONLY
 from leveret.spark.schema import SCHEMA
 
 FORMAT = "leveret"
-# Headers by which a broker acts on a message, or in which it writes what became of it. As text they mean nothing to it,
-# and a message that goes out anew has no such past.
-OF_THE_BROKER = ("CC", "BCC", "x-death", "x-delay", "x-deliver-at")
-STORY = "^x-(first|last)-death-"
+# Headers that the broker acts on or adds. They are removed from republished messages: they describe the past of the
+# original, and as strings they have no effect.
+BROKER_HEADERS = ("CC", "BCC", "x-death", "x-delay", "x-deliver-at")
+DEATH_HEADERS = "^x-(first|last)-death-"
 
 
 def read_stream(spark: SparkSession, options: SourceOptions, name: str, columns: Sequence[str] = ()) -> DataFrame:
-    """Messages as they come; only the columns that are named, as the source fetches no others then.
+    """Messages as they arrive. With ``columns``, only these are fetched.
 
-    A new query begins with the first message that a stream still has. The messages of a classic queue are leased to
-    the job's name, unless it is given another.
+    A new query starts at the first message of a stream. The messages of a classic queue are leased under the name of
+    the job, unless another consumer name is given.
     """
     usual = {"consumerName": name} if has_classic(options) else {"startingOffsets": "earliest"}
     if "startingtimestamp" in map(str.lower, options.option):
@@ -35,7 +35,7 @@ def read_stream(spark: SparkSession, options: SourceOptions, name: str, columns:
 
 
 def read_now(spark: SparkSession, options: SourceOptions, columns: Sequence[str] = (), **more: str) -> DataFrame:
-    """What is there now, without taking it from its queue."""
+    """The messages that are in the queues now; they are not consumed."""
     settings = {name: value for name, value in source_settings(options).items() if name not in STREAM_ONLY}
     settings |= {"includeHeaders": has_headers(columns), **more}
     return spark.read.format(FORMAT).schema(schema_of(columns)).options(**settings).load()
@@ -54,7 +54,7 @@ def text_of_body() -> Column:
 
 
 def outgoing(messages: DataFrame, exchange: Column | None = None, headers: Column | None = None) -> DataFrame:
-    """The columns that the sink takes. A message keeps its properties, but not the user who sent it first."""
+    """The columns that the sink accepts. A message keeps its properties except the user id."""
     columns = [F.col("body"), F.col("routing_key")]
     if exchange is not None:
         columns.append(exchange.alias("exchange"))
@@ -64,12 +64,12 @@ def outgoing(messages: DataFrame, exchange: Column | None = None, headers: Colum
 
 
 def own_headers() -> Column:
-    """What the publisher wrote, without what brokers add."""
-    return F.map_filter("headers", lambda name, _: ~(name.isin(*OF_THE_BROKER) | name.rlike(STORY)))
+    """The headers of the publisher, without those of the broker."""
+    return F.map_filter("headers", lambda name, _: ~(name.isin(*BROKER_HEADERS) | name.rlike(DEATH_HEADERS)))
 
 
 def with_header(headers: Column, name: str, value: Column) -> Column:
-    """The same headers, and this one; where the value is null, without it."""
+    """The headers with this one set, or removed where the value is null."""
     others = F.map_filter(headers, lambda key, _: key != name)
     added = F.map_concat(
         F.coalesce(others, F.create_map().cast("map<string,string>")), F.create_map(F.lit(name), value)
@@ -78,7 +78,7 @@ def with_header(headers: Column, name: str, value: Column) -> Column:
 
 
 def publish(messages: DataFrame, options: PassingOptions, name: str) -> StreamingQuery:
-    """A query that sends what ``outgoing`` gave to the exchange."""
+    """Start a query that publishes the result of ``outgoing`` to the exchange."""
     required(options.exchange, "exchange", "it is where the results go")
     if options.routing_key is not None:
         messages = messages.withColumn("routing_key", F.lit(options.routing_key))
@@ -88,7 +88,8 @@ def publish(messages: DataFrame, options: PassingOptions, name: str) -> Streamin
 def started(
     rows: DataFrame, query: QueryOptions, name: str, format_: str, settings: dict[str, str], by: tuple[str, ...] = ()
 ) -> StreamingQuery:
-    checkpoint = required(query.checkpoint, "checkpoint", "a folder lets the query go on where it was")
+    """``by``: the columns that files are partitioned by."""
+    checkpoint = required(query.checkpoint, "checkpoint", "a restarted query continues from this folder")
     writer = rows.writeStream.format(format_).queryName(name).options(**settings)
     writer = writer.outputMode("append").option("checkpointLocation", checkpoint)
     if by:

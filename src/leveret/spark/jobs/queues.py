@@ -1,4 +1,4 @@
-"""What the broker says about the queues that a job is to read."""
+"""The queues that a job reads, as the broker describes them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def selection_of(options: SourceOptions) -> Selection:
 
 
 def streams_of(options: SourceOptions) -> list[Source]:
-    """The same, where only streams will do."""
+    """The same; classic queues are refused."""
     known = queues_of(options)
     for one in known:
         if one.kind != STREAM:
             raise ConfigError(
-                f"'{one.queue}' is a {one.kind} queue, whose messages leave it and whose offsets may have holes: "
-                "name a stream (a queue declared with x-queue-type stream)"
+                f"'{one.queue}' is a {one.kind} queue, which does not keep its messages: "
+                "choose a stream (a queue declared with x-queue-type stream)"
             )
     return known
 
@@ -43,6 +43,6 @@ def has_classic(options: SourceOptions) -> bool:
 
 
 def offsets_of(options: SourceOptions, streams: list[Source], moment: datetime) -> Offsets:
-    """The first offset of each stream whose message is not older than this moment."""
+    """The offset of the first message of each stream that arrived at this time or later."""
     with BrokerClient(connection_options(broker_settings(options))) as broker:
         return offsets_at(broker, streams, "since or until", round(moment.timestamp() * 1000))

@@ -1,9 +1,9 @@
-"""replay: publish messages of an archive or of a stream once more.
+"""replay: republishes messages of an archive or a stream.
 
-What to replay is a range of offsets of each queue, found at the start from ``--since`` and ``--until``. It is cut into
-numbered slices; each slice takes its share of every queue, so the queues move on side by side, and within a queue the
-order stays. A slice is one batch of one transaction of the sink: the broker drops a slice that it has already, so a
-replay that was killed goes on where it was, and every message arrives exactly once. ``--rate`` waits between slices.
+At the start, ``--since`` and ``--until`` are converted to a range of offsets for each queue. The ranges are divided
+into numbered slices. Each slice has a part of every queue, so the queues advance together, and the order within a queue
+is kept. A slice is one batch of a transaction of the sink: the broker drops a batch that was already committed, so a
+replay can be killed and restarted, and every message is published exactly once. ``--rate`` pauses between slices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from leveret.spark.jobs.queues import offsets_of, streams_of
 from leveret.spark.jobs.slices import Range, Slices, kept_plan
 
 ASKED = ("archive", "queue", "super_stream", "pattern", "since", "until", "where", "exchange", "routing_key")
-SECONDS_A_SLICE = 2  # with a rate: how much is published at once
+SLICE_SECONDS = 2  # with --rate: the duration of a slice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +51,11 @@ class ReplayOptions(SourceOptions, SinkOptions):
         super().check()
         required(self.exchange, "exchange", "it is where the messages go")
         if self.archive is not None and self.super_stream is not None:
-            raise ConfigError("--super-stream is of a broker, not of an archive: choose its queues by --pattern")
+            raise ConfigError("--super-stream cannot be used with an archive: select its queues with --pattern")
         if self.rate is not None and self.rate < 1:
-            raise ConfigError(f"--rate is {self.rate}: it can be 1 or more")
+            raise ConfigError(f"invalid --rate {self.rate}: it must be at least 1")
         if self.slice < 1:
-            raise ConfigError(f"--slice is {self.slice}: it can be 1 or more")
+            raise ConfigError(f"invalid --slice {self.slice}: it must be at least 1")
         moment(self.since, "since")
         moment(self.until, "until")
 
@@ -63,7 +63,7 @@ class ReplayOptions(SourceOptions, SinkOptions):
 def start(spark: SparkSession, options: ReplayOptions) -> Slices:
     folder = Path(options.checkpoint)
     asked = {name: getattr(options, name) for name in ASKED}
-    size = options.slice if options.rate is None else options.rate * SECONDS_A_SLICE
+    size = options.slice if options.rate is None else options.rate * SLICE_SECONDS
     plan = kept_plan(folder, asked, options.transaction_id, size, lambda: ranges_of(spark, options))
     settings = sink_settings(options) | {"transactionId": plan.transaction}
 
@@ -75,11 +75,11 @@ def start(spark: SparkSession, options: ReplayOptions) -> Slices:
         rows.write.format(FORMAT).mode("append").options(**settings, batchId=str(number)).save()
         return int(counted.get["rows"])
 
-    return Slices(plan, folder, publish, 0.0 if options.rate is None else SECONDS_A_SLICE)
+    return Slices(plan, folder, publish, 0.0 if options.rate is None else SLICE_SECONDS)
 
 
 def ranges_of(spark: SparkSession, options: ReplayOptions) -> dict[str, Range]:
-    """The offsets of each queue that arrived in the time that was asked for."""
+    """The range of offsets of each queue between ``--since`` and ``--until``."""
     if options.archive is None:
         return in_time(options)
     rows = in_archive(spark, options).groupBy("queue").agg(F.min("offset"), F.max("offset") + 1).collect()
@@ -95,7 +95,7 @@ def in_time(options: ReplayOptions) -> dict[str, Range]:
 
 
 def chosen(spark: SparkSession, options: ReplayOptions, shares: Mapping[str, Range]) -> DataFrame:
-    """The messages of one slice, those of one queue in one partition and in their order."""
+    """The messages of one slice; those of a queue are in one partition, in order."""
     if options.archive is not None:
         places = [(F.col("queue") == queue) & F.col("offset").between(a, b - 1) for queue, (a, b) in shares.items()]
         rows = in_archive(spark, options).where(reduce(lambda one, other: one | other, places))
@@ -112,7 +112,7 @@ def exactly(queues: Mapping[str, Range]) -> str:
 
 
 def in_archive(spark: SparkSession, options: ReplayOptions) -> DataFrame:
-    """What was chosen by queue and time; the date is named too, so that Spark opens no other folders."""
+    """Selected by queue and time; the condition on the date lets Spark skip other folders."""
     rows = read_archive(spark, str(options.archive))
     since, until = moment(options.since, "since"), moment(options.until, "until")
     if options.queue is not None:

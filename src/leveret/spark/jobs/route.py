@@ -1,12 +1,12 @@
-"""route: publish each message with a routing key that SQL rules compute.
+"""route: publishes each message with a routing key computed by SQL rules.
 
-``--rule "amount > 100 => big.{country}"``: left an SQL condition, right the key; in braces any SQL expression. The
-first rule that holds counts. What no rule takes keeps its routing key, or goes out with ``--otherwise``, or not at all
-(``--drop``).
+``--rule "amount > 100 => big.{country}"``: an SQL condition, and the routing key, with SQL expressions in braces. The
+first matching rule applies. A message that matches no rule keeps its routing key, gets that of ``--otherwise``, or is
+dropped (``--drop``).
 
-Rules see the columns of the message and, with ``--schema``, the fields of its JSON body; a field with the name of a
-column is ``value.NAME``. With ``--table`` they see the columns of a file, too, joined by ``--on``. The file is taken as
-it is when the query starts.
+Rules can use the columns of the message and, with ``--schema``, the fields of its JSON body; a field with the name of a
+column is ``value.NAME``. With ``--table`` they can also use the columns of a file, joined by ``--on``. The file is read
+when the query starts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def start(spark: SparkSession, options: RouteOptions) -> Queries:
 
 
 def routed(spark: SparkSession, messages: DataFrame, options: RouteOptions) -> DataFrame:
-    """The messages with their new keys."""
+    """The messages with their new routing keys."""
     rows = with_fields(messages, options.schema)
     if options.table is not None and options.on is not None:
         on = [name.strip() for name in options.on.split(",")]
@@ -100,7 +100,7 @@ def rule_of(text: str) -> Rule:
 
 
 def key_of(rules: list[Rule]) -> Column:
-    """The key of the first rule that holds; null if none does, or if a part of its key is null."""
+    """The key of the first matching rule; null if none matches, or if a part of the key is null."""
     nothing = F.lit(None).cast("string")
     return reduce(
         lambda rest, rule: F.when(F.expr(rule.condition), filled(rule.key)).otherwise(rest), rules[::-1], nothing

@@ -18,29 +18,29 @@ from leveret.spark.offsets import Source
 from leveret.spark.progress import LeaseOffset, offset_of
 
 OURS = re.compile(r"^leveret\.[\w.]+: (.+)$", re.MULTILINE)
-JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
-OF_SPARK = (PySparkException, Py4JError)  # what Spark's Python side raises
+JAVA = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+OF_SPARK = (PySparkException, Py4JError)  # raised by Spark's Python API
 Starter = Callable[[], StreamingQuery]
 
 
 class JobFailed(LeveretError):
-    """A query ended with an error. The text is the cause, without Spark's traces."""
+    """A query failed. The text is the cause, without Spark's stack traces."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Sums over all batches so far, and what the latest batch was like."""
+    """Totals over all batches so far, and the rate, lag and duration of the latest batch."""
 
     batches: int = 0
     rows: int = 0
-    rate: float = 0.0  # rows a second, in the latest batch
-    lag: int | None = None  # messages that were not read yet when the latest batch was over
+    rate: float = 0.0  # rows per second
+    lag: int | None = None  # messages that were not read at the end of the batch
     batch_ms: int = 0
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a job found: a table for people, and whether all is well."""
+    """The result of a job: a table and lines to print; ``is_good``: the exit code is 0."""
 
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[object, ...], ...] = ()
@@ -50,20 +50,20 @@ class Report:
 
 class Running(Protocol):
     def progress(self) -> Progress:
-        """How far it is."""
+        """The current progress."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Whether it is over, after so many seconds at most. Raises JobFailed if it failed."""
+        """Wait for the end, at most so many seconds; whether it has ended. Raises JobFailed if the job failed."""
 
     def stop(self) -> None:
-        """End it now. The batch under way is done again by the next start."""
+        """Stop the job. An unfinished batch is repeated at the next start."""
 
     def report(self) -> Report:
-        """What it found; empty for jobs that only move messages."""
+        """The result; empty for jobs that only move messages."""
 
 
 class Finished:
-    """A job that did all its work in its start."""
+    """A job that has done its work when it is started."""
 
     def __init__(self, found: Report) -> None:
         self._found = found
@@ -75,19 +75,19 @@ class Finished:
         return True
 
     def stop(self) -> None:
-        """There is nothing to end."""
+        """Nothing to stop."""
 
     def report(self) -> Report:
         return self._found
 
 
 class Queries:
-    """Streaming queries: those given run side by side, each of ``then`` once all before it have ended."""
+    """Streaming queries that run at the same time; each of ``then`` is started once all before it have ended."""
 
     def __init__(
         self, *queries: StreamingQuery, then: Sequence[Starter] = (), now: Callable[[], Sequence[Source]] = tuple
     ) -> None:
-        """``now`` asks the broker what is in the queues that the first query reads."""
+        """``now`` returns the state of the queues that the first query reads."""
         self.queries = list(queries)
         self._then = list(then)
         self._now = now
@@ -100,7 +100,7 @@ class Queries:
         return _sum([counted.progress for counted in self._seen])
 
     def wait(self, seconds: float | None = None) -> bool:
-        """A failed query ends its siblings too: half a job is no job."""
+        """If a query fails, the others are stopped as well."""
         while True:
             try:
                 ended = [query.awaitTermination(seconds) for query in self.queries]  # type: ignore[arg-type]
@@ -127,7 +127,7 @@ class Queries:
 
 
 class _Counted:
-    """Adds up the batches of one query, each once."""
+    """The progress of one query, with each batch counted once."""
 
     def __init__(self) -> None:
         self.progress = Progress()
@@ -149,12 +149,12 @@ class _Counted:
 
 
 def _sum(parts: Sequence[Progress]) -> Progress:
-    """Of several queries the first reads the messages; those after it read its results."""
+    """The progress of the first query: it reads the messages, the others read its results."""
     return parts[0] if parts else Progress()
 
 
 def lag_of(batch: Sequence[Mapping[str, Any]], now: Callable[[], Sequence[Source]]) -> int | None:
-    """How many messages are in the queues beyond the end of a batch; None if it read nothing of ours."""
+    """The number of messages after the end of a batch; None if the batch did not read from a broker."""
     ends = [end for end in map(offset_of, batch) if end is not None]
     if not ends:
         return None
@@ -167,9 +167,9 @@ def lag_of(batch: Sequence[Mapping[str, Any]], now: Callable[[], Sequence[Source
 
 
 def cause_of(problem: BaseException) -> str:
-    """Our own words, if it is an error of the source or the sink: Spark wraps it into traces of two languages."""
+    """The text of the original error of the source or sink, which Spark wraps in Python and Java stack traces."""
     text = str(problem)
-    for pattern in (OURS, JAVAS):
+    for pattern in (OURS, JAVA):
         found = pattern.findall(text)
         if found:
             return str(found[-1])

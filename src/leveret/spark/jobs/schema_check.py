@@ -1,9 +1,9 @@
-"""schema-check: pass on what fits a schema, and the rest to another exchange with the reason.
+"""schema-check: forwards messages that match a schema; others go to another exchange, with the reason.
 
-The schema is Spark's DDL: ``id STRING NOT NULL, amount DOUBLE, lines ARRAY<STRUCT<sku: STRING, n: INT>>``. A body fits
-if it is a JSON object, every field that is there has its type, and every NOT NULL field is there. Further fields do no
-harm. Both kinds leave in one transaction, so a message is on exactly one of the two sides. The reason is in the header
-``x-schema-error``.
+The schema is Spark's DDL: ``id STRING NOT NULL, amount DOUBLE, lines ARRAY<STRUCT<sku: STRING, n: INT>>``. A body
+matches if it is a JSON object, its fields have the declared types, and all NOT NULL fields are present. Additional
+fields are allowed. Both kinds of messages are published in one transaction, so each message goes to exactly one of the
+exchanges. The reason is in the header ``x-schema-error``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def start(spark: SparkSession, options: SchemaCheckOptions) -> Queries:
 
 
 def divided(messages: DataFrame, options: SchemaCheckOptions) -> DataFrame:
-    """Each message with the exchange it goes to, and the reason if that is the other one."""
+    """Adds the exchange of each message, and the reason to those that do not match."""
     checked = with_reason(messages, schema_of(options.schema))
     bad = F.col("reason").isNotNull()
     exchange = F.when(bad, F.lit(options.dead_letter_exchange)).otherwise(F.lit(options.exchange))
@@ -55,7 +55,7 @@ def schema_of(ddl: str) -> StructType:
 
 
 def with_reason(messages: DataFrame, schema: StructType) -> DataFrame:
-    """With the column ``reason``: null where the body fits."""
+    """Adds the column ``reason``: null if the body matches."""
     with_corrupt = StructType([*schema.fields, StructField(CORRUPT, DataType.fromDDL("string"))])
     parsed = F.from_json(F.col("text"), with_corrupt, {"columnNameOfCorruptRecord": CORRUPT})
     rows = messages.withColumn("text", text_of_body()).withColumn("value", parsed)
@@ -63,7 +63,7 @@ def with_reason(messages: DataFrame, schema: StructType) -> DataFrame:
 
 
 def reason_of(schema: StructType) -> Column:
-    """The first thing that is wrong: with the body, with the type of a field, with a field that is missing."""
+    """The first error: an invalid body, a field of a wrong type, or a missing field."""
     reason = F.when(F.expr("try_parse_json(text)").isNull(), "the body is no JSON")
     reason = reason.when(
         F.schema_of_variant(F.expr("try_parse_json(text)")).startswith("OBJECT") == F.lit(False),

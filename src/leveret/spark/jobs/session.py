@@ -1,4 +1,4 @@
-"""A Spark session for a job: on this machine unless another master is named. Says what is missing before Spark does."""
+"""The Spark session of a job: local unless another master is given. A missing Java is reported with a remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEAST_JAVA = 17
 INSTALL_JAVA = (
     "install it (Debian and Ubuntu: apt-get install openjdk-17-jre-headless; Fedora: dnf install "
-    "java-17-openjdk-headless; macOS: brew install openjdk@17) or let JAVA_HOME name its folder"
+    "java-17-openjdk-headless; macOS: brew install openjdk@17) or set JAVA_HOME"
 )
 
 
@@ -36,7 +36,7 @@ def open_session(name: str, master: str, conf: Mapping[str, str]) -> SparkSessio
 
 
 def quiet_settings(master: str) -> dict[str, str]:
-    """Times are UTC everywhere; on one machine there is no web page, and no more tasks than cores."""
+    """The time zone is UTC. A local session has no web UI, and as many partitions as cores."""
     settings = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false"}
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -50,13 +50,13 @@ def quiet_settings(master: str) -> dict[str, str]:
 
 
 def require_java(environ: Mapping[str, str]) -> None:
-    """Refuse with the remedy, where Spark would only say that its gateway ended."""
+    """Fail with a remedy: Spark itself would only report that its gateway process exited."""
     home = environ.get("JAVA_HOME")
     java = shutil.which("java", path=environ.get("PATH", "")) if not home else str(Path(home) / "bin" / "java")
     if java is None or not os.access(java, os.X_OK):
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on PATH"
         raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, and there is {where}: {INSTALL_JAVA}")
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    found = re.search(r'version "(\d+)', said)
+    output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    found = re.search(r'version "(\d+)', output)
     if found is not None and int(found[1]) < LEAST_JAVA:
         raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, and {java} is {found[1]}: {INSTALL_JAVA}")

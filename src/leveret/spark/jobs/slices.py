@@ -1,8 +1,8 @@
-"""Work in numbered slices that can be killed at any moment and goes on with the slice it was at.
+"""Work in numbered slices, which continues with the same slice after a crash.
 
-The plan is one small file: what was asked, the range of offsets of each queue, how many slices that makes, the name of
-the transaction, and how many slices are done. Slice ``n`` of a plan is always the same messages, and the broker takes
-each (transaction, slice) once: so doing a slice again does no harm, and the file may be one slice behind.
+The plan is a small file: the options, the range of offsets of each queue, the number of slices, the name of the
+transaction, and the number of finished slices. Slice ``n`` of a plan always has the same messages, and the broker
+accepts each (transaction, slice) once. Repeating a slice is harmless, so the file may be one slice behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leveret.errors import ConfigError
 from leveret.spark.jobs.running_job import OF_SPARK, JobFailed, Progress, Report, cause_of
 
 FILE = "replay.json"
-Range = tuple[int, int]  # the first offset, and the one behind the last
+Range = tuple[int, int]  # first offset, and end offset (exclusive)
 
 
 @dataclass(frozen=True)
@@ -32,15 +32,15 @@ class Plan:
     done: int = 0
 
     def left(self) -> int:
-        """How many there are at most: offsets may be missing, and a condition may leave some out."""
+        """The maximum number of remaining messages: offsets may be missing, and a condition may exclude some."""
         return sum(end - self._place(first, end, self.done) for first, end in self.ranges.values())
 
     def _place(self, first: int, end: int, number: int) -> int:
-        """Where slice ``number`` of this range begins."""
+        """The first offset of slice ``number`` in this range."""
         return first + (end - first) * number // self.slices
 
     def slice(self, number: int) -> dict[str, Range]:
-        """Each queue's share of this slice; queues with nothing in it are left out."""
+        """The range of each queue in this slice, without empty ones."""
         shares = {
             queue: (self._place(first, end, number), self._place(first, end, number + 1))
             for queue, (first, end) in self.ranges.items()
@@ -51,15 +51,15 @@ class Plan:
 def kept_plan(
     folder: Path, asked: dict[str, str | None], transaction: str | None, size: int, find: Callable[[], dict[str, Range]]
 ) -> Plan:
-    """The plan that an earlier start left in the folder, or a new one."""
+    """The plan of a previous run in the folder, or a new one."""
     path = folder / FILE
     if path.exists():
         plan = _read(path)
         for name, value in asked.items():
             if plan.asked.get(name) != value:
                 raise ConfigError(
-                    f"{folder} remembers a replay with --{name} {plan.asked.get(name)}, not {value}: "
-                    "go on with the same options, or give another --checkpoint"
+                    f"{folder} has the checkpoint of a replay with --{name} {plan.asked.get(name)}, not {value}: "
+                    "use the same options, or another --checkpoint"
                 )
         return plan
     ranges = find()
@@ -71,7 +71,7 @@ def kept_plan(
 
 
 def keep(plan: Plan, folder: Path) -> None:
-    """Whole or not at all, also after a power cut."""
+    """Written atomically, also if the power fails."""
     new = folder / f"{FILE}.new"
     with new.open("w", encoding="utf-8") as file:
         json.dump(asdict(plan), file, indent=2)
@@ -87,9 +87,9 @@ def _read(path: Path) -> Plan:
 
 
 class Slices:
-    """Runs the slices of a plan one after the other, at most one per ``seconds``.
+    """Runs the slices of a plan in order, at most one per ``seconds``.
 
-    ``wait`` does the work: Spark finds Python data sources only from the thread that has the session.
+    The work is done in ``wait``: Spark finds Python data sources only in the thread of the session.
     """
 
     def __init__(self, plan: Plan, folder: Path, do: Callable[[int, Mapping[str, Range]], int], seconds: float) -> None:
@@ -112,7 +112,7 @@ class Slices:
         return True
 
     def stop(self) -> None:
-        """Work is only done in ``wait``."""
+        """Nothing to stop: work is only done in ``wait``."""
 
     def report(self) -> Report:
         line = f"{self._progress.rows} messages published in {self._progress.batches} slices"

@@ -1,11 +1,11 @@
-"""traffic: how many messages, how many bytes, how large and how late, in windows of time.
+"""traffic: message counts, sizes and latencies in time windows.
 
-Windows are over the time of arrival. A window is written once, when no more messages can fall into it: ``--late`` after
-its end. The results are Parquet files; a second query reads these as they come and publishes them, so each window is
-counted once and arrives in both places exactly once.
+Windows are over the time of arrival. A window is written once, ``--late`` after its end, when no more messages can
+belong to it. The results are Parquet files. A second query reads the files and publishes their rows, so each window is
+computed once, and written and published exactly once.
 
-Latency is arrival minus the time that the publisher wrote: the property ``timestamp`` (whole seconds), or a header with
-milliseconds since 1970 (``--sent-header``). Where it wrote none, latency is null.
+Latency is the time of arrival minus the time set by the publisher: the property ``timestamp`` (seconds), or a header
+with milliseconds since 1970 (``--sent-header``). Without either, latency is null.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def start(spark: SparkSession, options: TrafficOptions) -> Queries:
         return Queries(first, now=lambda: queues_of(options))
 
     def second() -> StreamingQuery:
-        told = spark.readStream.schema(results.schema).parquet(path)
-        beside = replace(query, checkpoint=f"{str(query.checkpoint).rstrip('/')}_published")
-        return publish(as_messages(told), beside, "traffic-published")
+        rows = spark.readStream.schema(results.schema).parquet(path)
+        own = replace(query, checkpoint=f"{str(query.checkpoint).rstrip('/')}_published")
+        return publish(as_messages(rows), own, "traffic-published")
 
     if options.continuous:
         return Queries(first, second(), now=lambda: queues_of(options))
@@ -89,7 +89,7 @@ def counted(messages: DataFrame, options: TrafficOptions) -> DataFrame:
 
 
 def columns_for(options: TrafficOptions) -> list[str]:
-    """Headers and properties cost more than all else together: they are fetched only for the time of sending."""
+    """Headers and properties cost more than all other columns: they are fetched only for the time of publishing."""
     return ["body", "timestamp", *options.groups(), "properties" if options.sent_header is None else "headers"]
 
 
@@ -115,7 +115,7 @@ def as_messages(results: DataFrame) -> DataFrame:
 
 
 def make_folder(spark: SparkSession, path: str) -> None:
-    """The second query must find the folder before the first has written anything, on any file system."""
+    """The second query needs the folder before the first has written a file, on any file system."""
     jvm = spark._jvm
     assert jvm is not None
     folder = jvm.org.apache.hadoop.fs.Path(path)
