@@ -22,8 +22,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "internals" / "extending.md"
 NEW = {"src/leveret/webui/pages/idle_queues.js", "src/leveret/server/line_protocol.py"}
 NEW |= {"src/leveret/foo/connection.py", "src/leveret/foo/channel.py", "src/leveret/server/foo_protocol.py"}
+NEW |= {"src/leveret/queues/foo.py"}
 MOST_FILES = {
     "Add a queue argument": 3,
+    "Add a queue type": 2,
     "Add a metric": 2,
     "Add a page to the management UI": 3,
     "Add a command to the command line": 1,
