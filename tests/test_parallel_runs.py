@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.work_units import is_slow, longest_first, unit_of, unit_seconds
 
+pytestmark = pytest.mark.timeout(180)  # three processes that each import pytest and Leveret
 ROOT = Path(__file__).resolve().parents[1]
 PASSES = "def test_passes():\n    pass\n"
 FAILS = "def test_fails():\n    assert 'expected' == 'actual'\n"
@@ -30,7 +31,7 @@ def test_never_ends():
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 60\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p no:schemathesis -p no:cacheprovider\n")
     (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
     return tmp_path
 
@@ -38,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 def start(folder: Path, *tests: str, **environ: str) -> subprocess.Popen[str]:
     for number, text in enumerate(tests):
         (folder / f"test_{number}.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--max-worker-restart=0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--max-worker-restart=0"]
     known = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "LEVERET_"))}
     known |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **environ}
     pipe = subprocess.PIPE
@@ -47,7 +48,7 @@ def start(folder: Path, *tests: str, **environ: str) -> subprocess.Popen[str]:
 
 def run(folder: Path, *tests: str, **environ: str) -> tuple[int, str]:
     process = start(folder, *tests, **environ)
-    output, _ = process.communicate(timeout=50)
+    output, _ = process.communicate(timeout=150)
     return process.returncode, output
 
 
@@ -75,13 +76,23 @@ def test_skips_of_all_workers_are_counted(folder: Path) -> None:
 
 def test_a_run_that_is_terminated_prints_its_failures(folder: Path) -> None:
     os.mkfifo(folder / "running")
-    process = start(folder, FAILS, PASSES, NEVER_ENDS)
-    (folder / "running").read_text()  # until the test has opened it
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
-    assert process.returncode == pytest.ExitCode.INTERRUPTED
+    process = start(folder, FAILS, NEVER_ENDS, PYTEST_ADDOPTS="-v", PYTHONUNBUFFERED="1")
+    try:
+        assert process.stdout is not None
+        shown = b""
+        while b"FAILED test_0.py::test_fails" not in shown:  # the line ends only when the next one begins
+            part = os.read(process.stdout.fileno(), 1 << 16)
+            assert part, shown
+            shown += part
+        (folder / "running").read_text()  # returns when the other test has opened it
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == pytest.ExitCode.INTERRUPTED, output
     assert "AssertionError: assert 'expected' == 'actual'" in output
-    assert "1 failed" in output.splitlines()[-1]
+    assert "1 failed in " in output.splitlines()[-1]
 
 
 # ---- the order

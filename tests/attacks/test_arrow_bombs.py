@@ -60,7 +60,7 @@ def test_a_small_stream_does_not_become_large(attacked: AttackTarget, bomb: obje
 
 
 def test_many_large_uploads_at_once_stay_within_the_watermark(attacked: AttackTarget) -> None:
-    """Some are told to try again; none holds the event loop, by itself or through the worker threads."""
+    """Some are answered with 503; none holds the event loop, by itself or through the worker threads."""
     stream = arrow_stream(pa.record_batch({"body": pa.array([bytes(1 * MIB)] * 20)}))
     properties = dict.fromkeys(("message_id", "correlation_id", "app_id", "type", "reply_to"), "some text")
     properties |= {"timestamp": datetime(2026, 1, 1, tzinfo=UTC), "priority": 3}

@@ -138,7 +138,7 @@ def test_many_expensive_messages_in_one_read_are_routed_in_slices(attacked: Atta
 
 @pytest.mark.quiet
 def test_selectors_of_many_consumers_are_asked_in_slices(attacked: AttackTarget, client: RawClient) -> None:
-    """Nobody can be told of an error here: the message is delivered once all selectors were asked."""
+    """There is no client to report an error to: the message is delivered once all selectors were evaluated."""
     for number in range(sized(1_000)):
         selector = f"{EXPENSIVE_LIKE} AND n = {number}"
         client.send(BasicConsume(QUEUE, f"c{number}", no_ack=True, nowait=True, arguments={"x-selector": selector}))

@@ -67,7 +67,7 @@ def hosts(broker: leveret.Broker) -> list[str]:
     return broker.call(lambda: [each.name for each in broker.node.broker.registry.connections])
 
 
-# ---- who comes in
+# ---- accepted connections
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -113,7 +113,7 @@ def test_a_header_may_come_byte_by_byte(broker: leveret.Broker, scheme: str) -> 
             assert logs_in(peer, scheme, "ann")
 
 
-# ---- who does not
+# ---- refused connections
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

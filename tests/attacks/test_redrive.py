@@ -1,5 +1,6 @@
-"""CWE-441, unintended proxy: redriving sends dead letters back to the queue they died in first. A client can write the
-headers that name that queue, so the broker must not trust them further than the topology and the user allow."""
+"""CWE-441, unintended proxy: redriving returns dead letters to the queue that dead-lettered them first. A client can
+write the headers that name that queue, so the broker must not trust them further than the topology and the user
+allow."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_http_publish_is_refused(broker: leveret.Broker, client: RawClient) -> N
 def test_dead_letters_that_are_too_expensive_are_dropped_and_counted(
     broker: leveret.Broker, client: RawClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """There is no publisher to tell: as with an unroutable dead letter, the message is gone, and the log says so."""
+    """There is no publisher to notify: as with an unroutable dead letter, the message is dropped and this is logged."""
     client.call(QueueDeclare("origin", arguments={"x-dead-letter-exchange": "costly"}), QueueDeclareOk)
     client.call(ExchangeDeclare("in", "fanout"), ExchangeDeclareOk)
     client.call(QueueBind("origin", "in"), QueueBindOk)

@@ -1,6 +1,6 @@
 """What TLS refuses. CWE-299, improper check for certificate revocation: a client certificate that was revoked does not
 log in. CWE-327, use of a risky cryptographic algorithm: TLS 1.2 with AEAD suites only. CWE-319, cleartext transmission:
-browsers can be told to use TLS only."""
+browsers can be required to use TLS only (HSTS)."""
 
 from __future__ import annotations
 

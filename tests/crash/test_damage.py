@@ -50,7 +50,7 @@ def long_journal() -> RecordedJournal:
 
 
 def judge(known: RecordedJournal, image: VirtualDisk, *, closely: bool = False) -> Recovered:
-    """Recover twice: what is left is there, both times. Closely: by delivering all of it, and in another life."""
+    """Recover twice: the same records remain both times. Closely: by delivering all of them, and in another run."""
     damaged = image.copy()
     first = recover(image, image.queues(), known.full_size)
     known.assert_left(first, damaged)
@@ -265,7 +265,7 @@ def test_inspection_changes_nothing() -> None:
         assert image.files() == before
 
 
-# ---- files that are missing, empty, or somebody else's
+# ---- files that are missing, empty, or from another program
 
 
 @pytest.mark.parametrize("place", range(8))

@@ -1,4 +1,4 @@
-"""One data directory, one broker; and what a broker says about a directory that it cannot use."""
+"""One data directory, one broker; and the error for a directory that it cannot use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.publishing import bodies_of, declare_at, fill
 
 
 def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
-    """It says so in one line that names the directory, and the first one goes on."""
+    """The error is one line that names the directory, and the first broker continues."""
     other = tmp_path / "other"
     other.mkdir()
     data = tmp_path / "data"
@@ -27,7 +27,7 @@ def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
 
 
 def refusal(folder: Path) -> str:
-    """What a broker says, in one line, about a directory that it does not use."""
+    """The one line that a broker logs about a directory that it refuses."""
     with ForkedBroker(folder) as serving:
         assert serving.exit_code() != 0
         (line,) = serving.log().splitlines()

@@ -31,7 +31,7 @@ IMAGES = 5  # of one crash, beside the extremes
 
 
 class Life:
-    """One life of a broker; remembers at which operation each message was confirmed, and which were done with."""
+    """One run of a broker; records at which operation each message was confirmed, and which were settled."""
 
     def __init__(self) -> None:
         self.harness = StoredHarness(segment_size=SEGMENT, queue_memory=2000)
@@ -90,7 +90,7 @@ def bodies(prefix: str, number: int) -> list[bytes]:
     return [f"{prefix} {each} ".encode() + b"." * 60 for each in range(number)]
 
 
-# ---- lives
+# ---- runs
 
 
 def rejected(life: Life) -> None:

@@ -1,4 +1,4 @@
-"""Who waits for the disk and who does not, seen from outside with a disk that is slow (see shim.c)."""
+"""Which operations wait for the disk and which do not, observed by clients with a slow disk (see shim.c)."""
 
 from __future__ import annotations
 

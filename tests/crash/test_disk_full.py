@@ -1,7 +1,7 @@
 """A disk that is really full: publishers wait, consumers go on, and when there is room again so do the publishers.
 
 Two ways to notice: free space below the mark, or ENOSPC itself with the mark off. Two ways to make room: the messages
-are consumed, or somebody removes other files. The disk is a tmpfs of 48 MiB.
+are consumed, or other files are removed. The disk is a tmpfs of 48 MiB.
 """
 
 from __future__ import annotations

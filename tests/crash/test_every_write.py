@@ -2,10 +2,10 @@
 
 Each workload (tests/support/store_workloads.py) is lived through once on a virtual disk. Then, for every prefix of its
 operations, come the disks that a crash right there may leave. Each of them is recovered, recovered again, used by
-another life that publishes on top and reclaims what it finds worth it, and recovered once more; and everything found is
+another run that publishes on top and reclaims what it finds worth it, and recovered once more; and everything found is
 held against the ledger of what was promised by then.
 
-By default a part of the images, chosen by a fixed seed, and another life on every third of them; every operation has
+By default a part of the images, chosen by a fixed seed, and another run on every third of them; every operation has
 its turn. LEVERET_CRASH_MORE=1 takes more, as ``make crash`` does, LEVERET_CRASH_ALL=1 all.
 """
 
@@ -31,7 +31,7 @@ ALL = bool(os.environ.get("LEVERET_CRASH_ALL"))
 MORE = ALL or bool(os.environ.get("LEVERET_CRASH_MORE"))
 SEED = int(os.environ.get("LEVERET_CRASH_SEED", "16"))
 MOST = 1 << 30 if ALL else 14 if MORE else 5  # images of one crash, beside the extremes
-LIVE_ON = 1 if MORE else 3  # every so-manieth image gets another life
+LIVE_ON = 1 if MORE else 3  # every n-th image gets another run
 KILLS = 50 if MORE else 25
 SEEDS = range(40 if ALL else 3)
 LIVES = 1000 if ALL else 50  # times eight
@@ -168,7 +168,7 @@ def test_a_power_cut_soon_after_a_kill_breaks_no_promise_either(workload: Worklo
 
 
 def judge_second_life(judge: Judge, image: VirtualDisk, own: int, kill: int) -> None:
-    """What the second life did itself is not in the ledger: look at the rest."""
+    """The operations of the second run are not in the ledger: check the rest."""
     seen = look(image, SMALL)
     judge.images += 1
     messages = {key: message for key, message in seen.messages.items() if key[0] != own}
@@ -192,7 +192,7 @@ def test_many_runs_each_ended_by_a_crash_keep_every_guarantee(
 
 
 def live_and_die(disk: VirtualDisk, ledger: Ledger, random: Random, is_short: bool) -> VirtualDisk:
-    """The disk after a life and one of the ends that it may have had: a power cut, or the death of the process."""
+    """The disk after a run and one of its possible ends: a power cut, or the end of the process."""
     state = disk.fork()
     harness = BrokerHarness(disk, full_size=SMALL, ledger=ledger)
     ledger.begin_life(look(disk.copy(), SMALL))

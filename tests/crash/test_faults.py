@@ -97,7 +97,7 @@ def durable_declare_is_answered(url: str, queue: str) -> bool:
 
 
 def assert_not_touched_again(shim: Shim) -> None:
-    """The file whose call failed was left alone ever after: nobody knows what it holds."""
+    """The file whose call failed was not used again: its content is unknown."""
     calls, failures = shim.calls(), shim.failures()
     assert failures, "the fault never happened"
     path = calls[failures[0]].path
@@ -199,7 +199,7 @@ async def live_with_a_slow_disk(url: str) -> tuple[float, list[float], list[int]
 
 
 def test_running_out_of_files_costs_no_confirmed_message(tmp_path: Path) -> None:
-    """A crowd takes all descriptors; segments are opened and read all the same, and the broker lives."""
+    """A crowd takes all descriptors; segments are opened and read all the same, and the broker keeps running."""
 
     def few_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))

@@ -26,7 +26,7 @@ def test_exit_codes_and_signals_are_reported_as_of_any_process(tmp_path: Path) -
             serving.exit_code(0)
         serving.process.kill()
         assert serving.exit_code() == -signal.SIGKILL
-        serving.process.kill()  # nobody is hit
+        serving.process.kill()  # no process is hit
     with ForkedBroker(tmp_path) as serving:
         serving.banner()
         serving.terminate()

@@ -10,7 +10,7 @@ BODY = digest(b"body")
 
 
 def history(*queues: str, restless: frozenset[str] = frozenset(), number: int = 3, priority: int = 0) -> History:
-    """One life, in which publisher p sent and got confirmed m0, m1, ... to all of the queues."""
+    """One run, in which publisher p sent m0, m1, ... to all of the queues, and all were confirmed."""
     made = History(restless)
     made.begin_life()
     for counter in range(number):

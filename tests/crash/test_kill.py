@@ -28,7 +28,7 @@ def stop(serving: BrokerProcess) -> None:
 @pytest.mark.timeout(60 + 8 * CYCLES)
 @pytest.mark.feature("S0-11", "S0-14", "S0-17", "S4-15", "S4-30")
 def test_nothing_confirmed_is_lost_however_often_the_broker_is_killed(tmp_path: Path, seed: int) -> None:
-    """Over many lives, with a proper stop now and then."""
+    """Over many runs, with a clean stop now and then."""
     lives = CrashCycles(lambda: serve(), seed)
     serve = serving_from(tmp_path, lives.random)
     for cycle in range(1, CYCLES + 1):

@@ -37,7 +37,7 @@ def declare(channel: BlockingChannel) -> None:
 
 
 def spoil(channel: BlockingChannel, number: int) -> None:
-    """Give so many messages back, some of them for good; nobody waits for an answer."""
+    """Requeue or reject ``number`` messages without waiting for a reply."""
     for turn in range(number):
         method, _, _ = channel.basic_get("q")
         if method is None:
@@ -84,7 +84,7 @@ def test_a_dead_lettered_message_survives_kills_in_one_place(tmp_path: Path) -> 
 @pytest.mark.timeout(120)
 @pytest.mark.feature("S1-14")
 def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
-    """What was on disk before a later confirm is known to the next life."""
+    """Records on disk before a later confirm are recovered by the next run."""
     limited, patient = {"x-delivery-limit": 5}, {"x-retry-delays": [3_600_000]}
     with ForkedBroker(tmp_path) as serving, opened(serving) as channel:
         channel.confirm_delivery()

@@ -1,4 +1,4 @@
-"""Leases over kills: what was answered holds in the next life, and committed messages are gone for good."""
+"""Leases over kills: acknowledged requests hold in the next run, and committed messages are gone for good."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_kill_in_the_middle_of_a_commit_leaves_all_or_nothing(tmp_path: Path, 
 
 
 def _try(api: HttpApi) -> None:
-    with suppress(OSError, HTTPException):  # the broker dies before it answers, or it does not
+    with suppress(OSError, HTTPException):  # the broker may be killed before it answers
         api.post(COMMIT, {**MINE, "through": 1})
 
 

@@ -125,7 +125,7 @@ def test_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tmp_path
 @pytest.mark.parametrize("highest", [0, 5])
 @pytest.mark.feature("S4-29")
 def test_a_mark_outlives_a_clean_stop_after_a_crash(tmp_path: Path, highest: int) -> None:
-    """Delivered in the first life, killed; stopped in the second, in which nobody took anything."""
+    """Delivered in the first run, which is killed; the second run, without consumers, is stopped."""
     arguments = {"x_max_priority": highest} if highest else {}
     with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q", **arguments)

@@ -94,7 +94,7 @@ class Told:
 
 @cache
 def lived() -> tuple[StoredHarness, Told]:
-    """A life with both, in small steps; the writer sometimes does several turns at once."""
+    """A run with both, in small steps; the writer sometimes does several ticks at once."""
     harness, told, chance = StoredHarness(segment_size=2048, wall=WALL), Told(), Random(SEED)
     client = harness.client()
     client.declare("q", durable=True, arguments={"x-message-deduplication": True})

@@ -39,7 +39,7 @@ class Story:
         self.consumer.qos(20)
         self.consumer.consume("images", "all", arguments={"x-shard-all": True})
         self.unacked: list[tuple[int, str, int]] = []
-        self.seen: dict[str, set[int]] = defaultdict(set)  # in this life
+        self.seen: dict[str, set[int]] = defaultdict(set)  # in this run
         self.done_before = defaultdict(int, self.done)  # in earlier ones: a crash may bring them back
 
     @property
@@ -83,7 +83,7 @@ class Story:
                 self.unacked.append((what.tag, key, number))
 
     def check_order(self, key: str, number: int) -> None:
-        """In each life a message is first seen when all earlier ones of its key were, if they were not done before."""
+        """In each run a message is first seen after all earlier ones of its key, unless these were settled before."""
         seen = self.seen[key]
         if number not in seen:
             latest = max(seen, default=0)
@@ -195,7 +195,7 @@ class Script:
 
 
 def found_after(image: VirtualDisk, key: str) -> list[int]:
-    """The next life resizes and publishes at once; all that comes to a consumer, in the order in which it comes."""
+    """The next run resizes and publishes at once; returns what a consumer receives, in order."""
     shards = Shards(StoredHarness(image), durable=True)
     client = shards.harness.client()
     shards.ordered(4)
@@ -231,7 +231,7 @@ def test_a_power_cut_at_any_time_loses_nothing_confirmed_and_keeps_the_order_of_
 # ---- a real broker
 
 KEYS = [f"key{number}" for number in range(200)]
-EACH = 4_000  # messages of one publisher in one life
+EACH = 4_000  # messages of one publisher in one run
 
 
 def resize(folder: Path, number: int) -> None:
@@ -266,7 +266,7 @@ def load(serving: BrokerProcess, order: KeyOrder, *, kill_at: int | None) -> Non
 
 
 def test_killed_while_it_is_resized_nothing_confirmed_is_lost_and_keys_stay_in_order(tmp_path: Path) -> None:
-    """What comes twice is marked: a kill may lose acks. Each life ends in the middle of moving slots, or soon after."""
+    """What comes twice is marked: a kill may lose acks. Each run ends in the middle of moving slots, or soon after."""
     order = KeyOrder()
     for number, kill_at in ((4, 3000), (8, 50), (8, 1500), (2, 50), (2, 1500)):
         resize(tmp_path, number)

@@ -1,6 +1,6 @@
 """Stages and commits through crashes: of a batch all or nothing is there, and no repeat brings it twice.
 
-On a disk in memory the power is cut after every operation, and anywhere in a random story. A real broker is killed
+On a disk in memory the power is cut after every operation, and anywhere in random operations. A real broker is killed
 after staging, when a commit was just sent, and in the middle of moving.
 """
 
@@ -96,7 +96,7 @@ class Script:
         return len(self.harness.disk.operations)
 
     def check(self, image: VirtualDisk, operation: int) -> int:
-        """What the next life finds; how many batches are committed there."""
+        """What the next run finds: the number of batches that are committed there."""
         harness = harness_of(image)
         sink = Sink(harness)
         last = sink.last()
@@ -135,7 +135,7 @@ def test_a_power_cut_at_any_time_shows_all_of_a_batch_or_nothing() -> None:
 
 
 def is_moving(image: VirtualDisk) -> bool:
-    """Whether a part of a batch is in its queue, before the next life goes on with it."""
+    """Whether a part of a batch is in its queue, before the next run continues it."""
     harness = harness_of(image)
     return any(harness.queue(name).ready % 7 for name in ("q", "odd"))
 
@@ -144,7 +144,7 @@ def is_moving(image: VirtualDisk) -> bool:
 
 
 class Story:
-    """A driver that stages and commits batches, dies at any time and begins again, at a broker that does the same."""
+    """A driver that stages and commits batches, crashes at any time and restarts, and a broker that does the same."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -181,7 +181,7 @@ class Story:
         self.harness.rest()
 
     def forget(self) -> None:
-        """The driver dies: it does not know what became of its batch, and does it again."""
+        """The driver crashes: it does not know the outcome of its batch, and repeats it."""
         if self.outcomes == [] and self.staged and self.random.random() < 0.5:
             self.staged, self.outcomes = [], []
 
@@ -216,7 +216,7 @@ GOES_ON = "commit resumed"
 
 
 class Broker:
-    """``leveret serve`` with HTTP, on the same data in each life."""
+    """``leveret serve`` with HTTP, on the same data in each run."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.serving = ForkedBroker(folder, "--http-port", "0", environ=environ)

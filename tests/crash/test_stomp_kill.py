@@ -20,7 +20,7 @@ from tests.support.forked_broker import ForkedBroker
 from tests.support.stomp_client import StompClient, made
 
 CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "5"))
-MOST_RECEIPTS = 300  # of a life
+MOST_RECEIPTS = 300  # of a run
 UNDER_WAY = 20  # sends without a receipt yet
 TO_MOVE = [b"%05d" % number for number in range(1_000)]
 PATIENCE = 30.0  # seconds
@@ -28,7 +28,7 @@ KEPT, SOURCE, TARGET = "/queue/kept", "/queue/source", "/queue/target"
 
 
 class Promises:
-    """What the clients were told, over all lives."""
+    """What the clients received, over all runs."""
 
     def __init__(self) -> None:
         self.sent: set[bytes] = set()

@@ -41,7 +41,7 @@ class LivedStream:
         self.runs: list[StreamRun] = []
         self.handed = [(0, 0)]  # since when the journal has so many runs
         self.synced = [(0, 0)]  # since when the files are safe below this offset
-        self.firsts = [(0, 0)]  # since when retention wants to have taken all below this offset
+        self.firsts = [(0, 0)]  # since when retention must have removed everything below this offset
 
     @property
     def now(self) -> int:

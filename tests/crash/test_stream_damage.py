@@ -127,7 +127,7 @@ def test_any_byte_of_the_last_chunk_may_be_wrong(bit: int) -> None:
 
 
 def test_a_last_segment_of_next_to_nothing_is_no_obstacle() -> None:
-    """Its name still says how far the stream had come."""
+    """Its name still contains the last offset of the stream."""
     known = open_ended()
     path = known.paths[-1]
     before = messages([chunk for chunk in known.chunks if chunk.path != path])
@@ -226,7 +226,7 @@ def test_content_that_looks_like_chunks_is_not_read_as_chunks() -> None:
     assert [seen.content for seen in all_of(opened(disk))] == [b"a", b"b", b"c"]
 
 
-# ---- what is told and kept
+# ---- what is logged and kept
 
 
 def spoiled(known: KnownStream, chunk: Chunk) -> VirtualDisk:

@@ -1,7 +1,7 @@
 """kill -9 again and again while streams are published to and read: what is confirmed is there, where it was.
 
 After each start the streams are read from their beginning. Everything confirmed is there, unaltered; what a publisher
-sent is in its order; no offset that anybody was ever told of belongs to another message now.
+sent is in its order; no offset that a client has received belongs to another message now.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def slices(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def keep_the_law(client: Client, chunks: list[bytes]) -> list[Method | Content]:
-    """Feed the chunks; everything heard, which is checked against the law."""
+    """Feed the chunks; returns everything received, checked against the protocol."""
     harness = client.harness
     for chunk in chunks:
         client.feed(chunk)
@@ -211,7 +211,7 @@ def conversation(client: Client) -> bytes:
 
 
 def retold(client: Client, chunks: list[bytes]) -> dict[str, object]:
-    """What was heard, without what may differ by when the broker got its turns: how confirms are folded together, and
+    """What was received, without what may differ by the ticks of the broker: how confirms are folded together, and
     where deliveries stand between answers."""
     for chunk in chunks:
         client.feed(chunk)
@@ -283,7 +283,7 @@ def test_a_damaged_conversation_keeps_the_law(data: bytes, cuts: list[int]) -> N
 
 @given(st.integers(0, 1 << 20), st.binary(min_size=1, max_size=9))
 def test_a_peer_that_says_too_large_a_frame_is_refused_in_any_slicing(extra: int, more: bytes) -> None:
-    """The header of a frame is enough to refuse it: nobody waits for the rest, or gathers it."""
+    """The header of a frame is enough to refuse it: the rest is not awaited or buffered."""
     said = bytes([1, 0, 1]) + min(4097 + extra, 0xFFFFFFFF).to_bytes(4, "big") + more
     for chunks in ([said], [said[:7], said[7:]], [bytes([each]) for each in said]):
         heard = keep_the_law(Harness(limits=LIMITS).client(frame_max=4096), chunks)

@@ -151,7 +151,7 @@ class LeasesMachine(RuleBasedStateMachine):
         for body in back:
             self.ready[self.leased.pop(body)] = body
 
-    # ---- lives
+    # ---- restarts
 
     @rule(is_clean=st.booleans(), image=st.integers(0, 7))
     def restart(self, is_clean: bool, image: int) -> None:

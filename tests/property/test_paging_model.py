@@ -1,8 +1,8 @@
 """Queues over a real journal, their backlog on disk, through clean stops and crashes, against a simple model.
 
 Nothing confirmed is lost, nothing is invented, order and redelivered marks are right, counts agree, memory is given
-back. The disk works at once, or (``slow_down``) only when told, so that loads, writes and spills are under way while
-other things happen.
+back. The disk works at once, or (``slow_down``) only when the test lets it, so that loads, writes and spills are under
+way while other things happen.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PagingMachine(RuleBasedStateMachine):
         return DurableQueue(name, int(str(highest)), life, is_durable=name != "passing")
 
     def _connect(self) -> None:
-        """Clients of a new life; queues that are there are declared again without a difference."""
+        """Clients of a new run; existing queues are declared again with the same arguments."""
         self.publisher, self.admin, self.peer = (self.harness.client() for _ in range(3))
         self.publisher.ask(ConfirmSelect())
         self.published: dict[int, list[DurableMessage]] = {}  # by confirm number
@@ -301,7 +301,7 @@ class PagingMachine(RuleBasedStateMachine):
         self.next_tag += 1
 
     def _listen(self, *answers: str) -> None:
-        """What was heard is what may be; all of it, when the disk was let to work."""
+        """What was received is allowed by the model; all of it, if the disk has worked."""
         self._hear_confirms()
         told: list[str] = []
         heard: dict[str, list[tuple[bytes, bool]]] = defaultdict(list)

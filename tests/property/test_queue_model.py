@@ -279,7 +279,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.seats[at] = Seat()
 
     def _listen(self, *answers: str) -> None:
-        """Everything that is due must have been heard by now, and nothing else."""
+        """Everything that is due must have been received by now, and nothing else."""
         told: list[str] = []
         heard: dict[str, list[tuple[bytes, bool]]] = defaultdict(list)
         tags: list[tuple[Seat, str, int, bytes]] = []

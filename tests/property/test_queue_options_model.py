@@ -2,7 +2,7 @@
 simple model.
 
 A broker with a store on a virtual disk, spoken to in AMQP frames. Its backlog is paged out as soon as it is longer than
-a few messages. Lives end by a clean stop or by a crash.
+a few messages. Runs end by a clean stop or by a crash.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class OptionsMachine(RuleBasedStateMachine):
             for name, value in (("WORTH_IT", 2), ("LOOK_AGAIN", 1), ("SMALL_GAP", 2), ("LOAD_BYTES", 150)):
                 self.patch.setattr(pager, name, value)
         self.harness = StoredHarness(queue_memory=memory)
-        # A head that has to be read before it can be sent on leaves the queue a moment later. What dies of age in that
+        # A head that has to be read before it can be sent on leaves the queue a moment later. What expires in that
         # moment makes room too: that is right, and nothing that this model knows. Nor does it know that bytes on disk
-        # are counted too low when some of them die unread, or were left by an earlier life.
+        # are counted too low when some of them expire unread, or were left by the previous run.
         in_turn = rules.has_exchange or rules.body_size
         self.is_ageless = bool(self.is_small and in_turn and rules.max_length is not None)
         if self.is_ageless:
@@ -130,7 +130,7 @@ class OptionsMachine(RuleBasedStateMachine):
         self.tags[channel, got.tag] = expected
 
     def _eat(self) -> None:
-        """The consumer has got what the model says, in this order."""
+        """The consumer has received what the model delivered, in this order."""
         expected, self.model.delivered = self.model.delivered, []
         got = [each for each in self.eater.heard() if isinstance(each, Content)]
         assert [each.body for each in got] == [each.message.body for each in expected]
@@ -189,14 +189,14 @@ class OptionsMachine(RuleBasedStateMachine):
         assert answer.message_count == self.model.purge()
 
     def _read_the_dead(self) -> None:
-        """They are those that died, and tell why."""
+        """They are the dead-lettered messages, with the reason."""
         found: Counter[tuple[bytes, object]] = Counter()
         while (letter := self.client.get("dead", no_ack=True)) is not None:
             found[letter.body, (letter.properties.headers or {}).get("x-first-death-reason")] += 1
         assert found == Counter((body, reason) for body, reason, _ in self.model.dead)
         self.model.dead.clear()
 
-    # ---- time and lives
+    # ---- time and restarts
 
     @rule(seconds=SECONDS)
     def wait(self, seconds: int) -> None:
@@ -204,7 +204,7 @@ class OptionsMachine(RuleBasedStateMachine):
         self.harness.advance(seconds)
         self._eat()
 
-    # What waits for a retry and was left on disk by an earlier life counts as ready until it is read.
+    # What waits for a retry and was left on disk by the previous run counts as ready until it is read.
     @precondition(lambda self: not self.model.rules.body_size and not (self.is_small and self.model.rules.delays))
     @rule(seconds=SECONDS, cleanly=st.booleans())
     def restart(self, seconds: int, cleanly: bool) -> None:

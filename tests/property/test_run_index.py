@@ -1,4 +1,4 @@
-"""A run index says where every live message lies, as a plain dictionary of messages would."""
+"""A run index returns the position of every live message, as a plain dictionary of messages would."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def slices(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def keep_the_law(peer: StompPeer, chunks: list[bytes]) -> list[StompFrame]:
-    """Feed the chunks; everything heard, which is checked against the law."""
+    """Feed the chunks; returns everything received, checked against the protocol."""
     harness = peer.harness
     for chunk in chunks:
         peer.feed(chunk)

@@ -1,8 +1,8 @@
 """A stream over a real journal and its own files, through clean stops and power cuts, against a list.
 
 Nothing confirmed is lost or altered, no offset is ever used for another message, each reader gets every message from
-where it began on, in order and once, and holds no more than it may; nobody is given what is not confirmed. Named
-readers go on where they acked. The disk works at once, or (``slowly``) only when told.
+where it began on, in order and once, and holds no more than it may; no reader receives what is not confirmed. Named
+readers go on where they acked. The disk works at once, or (``slowly``) only when the test runs it.
 """
 
 from __future__ import annotations

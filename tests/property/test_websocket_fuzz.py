@@ -59,7 +59,7 @@ class Wire(asyncio.Transport):
 
 
 class Ear(asyncio.Protocol):
-    """Answers each time that it hears something."""
+    """Replies each time that it receives something."""
 
     def __init__(self) -> None:
         self.heard = b""
