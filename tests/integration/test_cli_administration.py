@@ -133,7 +133,7 @@ def test_definitions_that_cannot_be_taken_are_named_one_by_one(cli: Cli, tmp_pat
         result = cli.run("definitions", "import", str(file), *flags)
         assert result.exit_code == 1
         told = result.stderr.splitlines()
-        assert told[0].startswith("invalid: queue 'bad' in vhost 'none': vhost 'none' not found; make the vhost")
+        assert told[0].startswith("invalid: queue 'bad' in vhost 'none': vhost 'none' not found; create the vhost")
         assert told[-1].startswith("leveret: ")
     assert "ignored, not supported: shovels" in result.stdout
     assert cli.json("queues", "list") == []

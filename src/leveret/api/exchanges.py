@@ -34,7 +34,7 @@ def routes(context: ApiContext) -> list[Route]:
     def exchanges(request: Request, vhosts: Sequence[Vhost]) -> Iterator[FoundExchange]:
         windows = windows_of(request.query_params)
         for vhost in vhosts:
-            for _, exchange in sorted(vhost.exchanges.items()):
+            for exchange in [vhost.exchanges[name] for name in sorted(vhost.exchanges)]:
                 yield FoundExchange(vhost, exchange, context, windows)
 
     api = _Exchanges(context)
