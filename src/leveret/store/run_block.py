@@ -22,14 +22,20 @@ class Run(NamedTuple):
 
 
 class Block:
-    """A stretch of the runs; those from ``start`` on are live."""
+    """A stretch of the runs; those from ``start`` on are live. A frozen block belongs to a snapshot: it is replaced by
+    a copy before it changes."""
 
-    __slots__ = ("columns", "numbers", "places", "sequences", "sizes", "skips", "start")
+    __slots__ = ("columns", "is_frozen", "numbers", "places", "sequences", "sizes", "skips", "start")
 
     def __init__(self, columns: tuple[array[int], ...] | None = None) -> None:
         self.columns = columns or (array("Q"), array("Q"), array("I"), array("I"), array("Q"))
         self.sequences, self.places, self.skips, self.numbers, self.sizes = self.columns
         self.start = 0
+        self.is_frozen = False
+
+    def copy(self) -> Block:
+        """The live runs."""
+        return Block(tuple([column[self.start :] for column in self.columns]))
 
     def __len__(self) -> int:
         return len(self.sequences) - self.start

@@ -92,7 +92,7 @@ class Segments:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __contains__(self, id_: int) -> bool:
+    def __contains__(self, id_: object) -> bool:
         return id_ in self._all
 
     def __getitem__(self, id_: int) -> Segment:
