@@ -36,8 +36,8 @@ class Layout:
         self.owed: list[Entry] = []  # settles about places that came after the settling
         self.highest_queue = 0  # id in any record
         self.epoch = 0  # of the newest snapshot
-        self.placed = 0  # bytes of records, in this run of the broker
-        self.work = 0  # records and entries, also
+        self.placed = 0  # bytes of records, with those that the start had to read
+        self.work = 0  # the same, in records and entries
         self._current: Segment | None = None
 
     def lane(self, queue: int, lane: int) -> LaneLog:

@@ -75,6 +75,8 @@ class Recovered:
         self.next_number = 1
         self.highest_queue = 0  # id in any record
         self.checkpoint: int | None = None  # the segment in front of which reading began
+        self.bytes_read = 0  # of segments
+        self.work = 0  # records and entries that were read
         self.clean = True  # the last shutdown was clean, or this is the first start
 
     def lane(self, queue: int, lane: int) -> RecoveredLane:
@@ -182,6 +184,7 @@ class _Reading:
         segment, data = self._segment, self._data
         segment.is_sealed = segment.is_safe = True
         self._found.segments.add(segment)
+        self._found.bytes_read += len(data)
         if not data:
             self._found.clean = False
             return  # created, and never written to: a run began here
@@ -239,11 +242,13 @@ class _Reading:
 
     def _take(self, record: Record) -> None:
         found, segment = self._found, self._segment
+        found.work += 1
         if record.kind == PUBLISH:
             self._take_publish(record, read_publish(self._data, record))
         elif record.kind == SETTLE or record.kind in RETURNS:
             entries = read_entries(self._data, record)
             segment.marks += record.end - record.at
+            found.work += len(entries)
             for entry in entries:
                 found.highest_queue = max(found.highest_queue, entry.queue)
                 if entry.queue in self._queues:

@@ -106,6 +106,10 @@ class Store:
         """On the loop: the journal continues after what was found. Returns the lanes that have messages or had some."""
         journal = self.journal
         journal.resume(recovered.segments, recovered.next_segment, recovered.next_number, recovered.highest_queue)
+        journal.layout.placed, journal.layout.work = (
+            recovered.bytes_read,
+            recovered.work,
+        )  # a crash would cost that again
         for key, lane in recovered.lanes.items():
             journal.layout.owed += lane.owed
             log = journal.lanes[key] = LaneLog()

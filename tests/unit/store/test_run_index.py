@@ -274,6 +274,16 @@ def test_a_frozen_block_never_changes(seed: int) -> None:
         assert [runs_of(block) for block in blocks] == then
 
 
+def test_a_frozen_block_does_not_take_over_its_neighbour() -> None:
+    index = single_messages(4 * BLOCK_RUNS)
+    index.take(0, BLOCK_RUNS - 100)
+    blocks = index.freeze()
+    then = [runs_of(block) for block in blocks]
+    index.take(BLOCK_RUNS + 50, BLOCK_RUNS - 100)
+    assert len(index.freeze()) < len(blocks)
+    assert [runs_of(block) for block in blocks] == then
+
+
 def runs_of(block: Block) -> list[Run]:
     return block.runs(block.start, len(block.sequences))
 
