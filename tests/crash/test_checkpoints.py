@@ -7,19 +7,26 @@ test_every_write.py, with a checkpoint after every few records, taken in the sma
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from random import Random
+from typing import BinaryIO
 
 import pytest
 
+from leveret.message import NEVER
 from leveret.store import checkpoints, reclaim
 from leveret.store.checkpoint import checkpoint_path, checkpoints_on
 from leveret.store.comparison import differences
 from leveret.store.recovery import recover
 from tests.support.broker_harness import BrokerHarness
 from tests.support.ledger import Ledger
-from tests.support.store_harness import StoreHarness, look
+from tests.support.lives import Lives
+from tests.support.serving import Serving
+from tests.support.store_harness import StoreHarness, look, message
 from tests.support.store_workloads import SMALL, WORKLOADS, Restless, Workload, restless
 from tests.support.virtual_disk import VirtualDisk
 
@@ -28,8 +35,9 @@ MORE = ALL or bool(os.environ.get("LEVERET_CRASH_MORE"))
 SEED = int(os.environ.get("LEVERET_CRASH_SEED", "23"))
 MOST = 1 << 30 if ALL else 8 if MORE else 2  # images of one crash, beside the extremes
 LIVES = 1000 if ALL else 100 if MORE else 40  # times eight
-DAMAGES = 2000 if MORE else 200
+DAMAGES = 2000 if MORE else 100
 SLICES = 512
+CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "10"))
 
 EVERY = [pytest.param(workload, id=workload.__name__) for workload in WORKLOADS]
 EVERY += [pytest.param(partial(restless, seed=seed), id=f"restless-{seed}") for seed in range(3)]
@@ -88,6 +96,18 @@ def test_many_lives_with_checkpoints_keep_every_promise(first: int, is_short: bo
     assert used > 10
 
 
+class Clients(Restless):
+    """Some of their messages have a deadline of their own, far away."""
+
+    def _post(self, name: str) -> None:
+        chance = self.random
+        run = [
+            message(body, priority=chance.randint(0, 3), deadline=chance.choice((NEVER, 1e6 + chance.randrange(1000))))
+            for body in self._bodies()
+        ]
+        self.harness.post_run(name, run)
+
+
 def live_and_die(disk: VirtualDisk, ledger: Ledger, random: Random, is_short: bool) -> tuple[VirtualDisk, int | None]:
     """The disk after a life and one of its possible ends, and the checkpoint that the life began with."""
     state = disk.fork()
@@ -97,7 +117,7 @@ def live_and_die(disk: VirtualDisk, ledger: Ledger, random: Random, is_short: bo
     ledger.begin_life(found)
     harness.begin()
     begun = len(disk.operations)
-    Restless(harness, random, is_short=is_short).live(random.randint(1, 40))
+    Clients(harness, random, is_short=is_short).live(random.randint(1, 40))
     if random.random() < 0.3 and harness.journal.batches.held is None:
         harness.stop()
     crash = random.randint((begun + len(disk.operations)) // 2, len(disk.operations))
@@ -125,7 +145,7 @@ def left() -> VirtualDisk:
     for n in range(30):
         harness.post("kept", b"%d" % n * 100)
         harness.rest()
-    clients = Restless(harness, Random(SEED))
+    clients = Clients(harness, Random(SEED))
     clients.live(150)
     harness.rest()
     harness.takes_checkpoints = False
@@ -176,7 +196,11 @@ def test_a_damaged_checkpoint_costs_a_full_scan_and_nothing_else() -> None:
         if other == data:
             continue
         image.put(path, bytes(other))
-        judge(image, is_used=False)
+        if n % 20 == 0:
+            judge(image, is_used=False)
+        else:
+            assert recover(image, image.queues(), SMALL).checkpoint is None
+            assert not checkpoints_on(image)
 
 
 def test_a_checkpoint_under_another_name_is_not_used() -> None:
@@ -238,4 +262,44 @@ def test_damage_behind_the_checkpoint_is_found_as_without_one() -> None:
         scanned = recover(image.copy(), image.queues(), SMALL, lineage=None)
         found = recover(image, image.queues(), SMALL)
         assert found.damages == scanned.damages
-        look(image, SMALL)
+        assert found.checkpoint == following
+        assert not differences(found, scanned)
+
+
+# ---- a real broker
+
+
+FREQUENT = """
+import sys
+from leveret.store.checkpoints import Checkpoints
+Checkpoints.__init__.__defaults__ = (int(sys.argv.pop(1)),)
+from leveret.cli.main import main
+main()
+"""
+
+
+class FrequentServing(Serving):
+    """Takes a checkpoint after every 100 kB."""
+
+    def begin(
+        self, arguments: Sequence[str], log: BinaryIO, environ: Mapping[str, str], before: Callable[[], None] | None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-c", FREQUENT, "100000", *arguments], stdout=subprocess.PIPE, stderr=log, env=environ
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60 + 10 * CYCLES)
+def test_nothing_confirmed_is_lost_when_a_broker_with_many_checkpoints_is_killed(tmp_path: Path, seed: int) -> None:
+    lives = Lives(lambda: FrequentServing(tmp_path, "--segment-size", "64KiB", "--queue-memory", "64KiB"), seed)
+    taken = 0
+    for _ in range(CYCLES):
+        is_stopped = lives.random.random() < 0.2
+        end = Serving.terminate if is_stopped else lambda serving: serving.process.kill()
+        lives.live(lives.random.uniform(0.2, 1.5), end)
+        taken += bool(list((tmp_path / "data/journal").glob("*.checkpoint")))
+        refused = [line for line in (tmp_path / "log").read_text().splitlines() if "checkpoint" in line]
+        assert not refused, refused
+    lives.finish()
+    assert taken > CYCLES // 2

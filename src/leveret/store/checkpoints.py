@@ -8,8 +8,8 @@ were when the segment began, no step takes long, and memory is copied only where
 The file is written once the writer reports that all of the lower segments are synced. If a write fails before that, the
 snapshot is dropped: the records that it includes are placed again elsewhere.
 
-A checkpoint is due when a recovery would have to read much (``EVERY`` bytes, or ``MOST_WORK`` records and entries), but
-not before as many bytes as the last one had were written: so their cost is bounded too.
+A checkpoint is due when a recovery would have to read much: ``EVERY`` bytes, or ``MOST_WORK`` records and entries.
+After a large one the next is due later, in proportion to its size, so that their cost is bounded too.
 """
 
 from __future__ import annotations
@@ -39,25 +39,30 @@ class Checkpoints:
         self._era = 0  # in which the snapshot began
         self._is_synced = False  # all that the snapshot covers
         self._is_stepping = False
-        self._size = 0  # of the last file
-        self._since = (0, 0)  # bytes and work when the last one was taken
+        self._begun_at = (0, 0)  # bytes and work when the last one was taken
         self._log = get_log("store")
+        self.schedule(0)
 
     def consider(self) -> None:
         """Called after each batch that was written: continue, or begin one if it is due."""
+        layout = self._journal.layout
         if self._snapshot is not None:
             self._go_on()
-        elif not self.is_running and self._is_due:
+        elif (layout.placed >= self._due_placed or layout.work >= self._due_work) and self._may_begin:
             self._begin()
 
     @property
-    def _is_due(self) -> bool:
+    def _may_begin(self) -> bool:
+        """Not while another is written, and not behind a small segment, which would have to be merged later."""
         layout = self._journal.layout
-        new, work = layout.placed - self._since[0], layout.work - self._since[1]
-        if (new < self.every and work < MOST_WORK) or (new < self._size and work < self._size >> 8):
-            return False
-        # A small segment would have to be merged with others later.
-        return layout.end[1] >= layout.segments.full_size // 2 or new >= 2 * max(self.every, self._size)
+        is_late = layout.placed >= 2 * self._due_placed - self._begun_at[0]
+        return not self.is_running and (is_late or layout.end[1] >= layout.segments.full_size // 2)
+
+    def schedule(self, size: int) -> None:
+        """When the next one is due; ``size`` is that of the last file."""
+        placed, work = self._begun_at
+        self._due_placed = placed + max(self.every, size)
+        self._due_work = work + max(MOST_WORK, size >> 8)
 
     # ---- the snapshot
 
@@ -71,6 +76,7 @@ class Checkpoints:
         layout.begin(journal.batches.next, self._synced)
         self._snapshot = self._new_snapshot(layout.end[0], is_clean=False)
         self._era = journal.batches.era
+        self.schedule(0)
         journal.hand_over()
         self._go_on()
 
@@ -81,7 +87,7 @@ class Checkpoints:
     def _new_snapshot(self, following: int, *, is_clean: bool) -> Snapshot:
         layout = self._journal.layout
         layout.epoch += 1
-        self._since = layout.placed, layout.work
+        self._begun_at = layout.placed, layout.work
         self._waiting = list(layout.lanes.items())
         snapshot = Snapshot(following, layout.next_number, layout.highest_queue, is_clean=is_clean)
         snapshot.segments = [_copy(segment) for segment in layout.segments if segment.id < following]
@@ -121,7 +127,7 @@ class Checkpoints:
         if not isinstance(result, Written):
             self._log.warning("checkpoint cannot be written, the next start will take longer", reason=str(result))
             return
-        self._size = result.size
+        self.schedule(result.size)
         for lane, deadlines in result.deadlines:
             lane.deadlines.replace(lane.timed, deadlines)
         self._log.debug("checkpoint written", bytes=result.size)

@@ -48,7 +48,7 @@ def _lane_differences(found: Recovered, scanned: Recovered) -> list[str]:
             for name, differs in (
                 ("messages", _stretches(one) != _stretches(other)),
                 ("delivery counts", _counts(one) != _counts(other)),
-                ("deadlines", sorted(one.deadlines) != sorted(other.deadlines)),
+                ("deadlines", set(one.deadlines) != set(other.deadlines)),
                 ("next sequence", one.tail < other.tail),
                 ("redelivered flags", found.clean and one.redelivered_below < other.redelivered_below),
             )

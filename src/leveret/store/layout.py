@@ -86,10 +86,8 @@ class Layout:
                         log.tail = place[2] + place[3]
                         segment.gain(place[3], size)
                     segment.content += size
-                for key, deadline, sequence in draft.deadlines:
-                    log = self.lanes.get(key)
-                    if log is not None:
-                        log.deadlines.add(deadline, sequence)
+                if draft.deadlines:
+                    self._note_deadlines(draft)
             draft.origin = (segment.id, offset)
         elif draft.kind == SETTLE:
             segment.marks += draft.size
@@ -100,6 +98,12 @@ class Layout:
             segment.marks += draft.size
             for entry in draft.entries:
                 self._note_return(entry, segment, batch)
+
+    def _note_deadlines(self, draft: Draft) -> None:
+        for key, deadline, sequence in draft.deadlines:
+            log = self.lanes.get(key)
+            if log is not None:
+                log.deadlines.add(deadline, sequence)
 
     def _note_return(self, entry: Entry, segment: Segment, batch: Batch) -> None:
         """The newest return of a message is the one that counts, once it is written."""
@@ -240,12 +244,13 @@ class Layout:
     def take_settled(self, settles: list[Settled]) -> list[Entry]:
         """Out of the index; what was in it is owed to the disk."""
         entries: list[Entry] = []
+        epoch = self.epoch
         for queue, lane, sequence, number in settles:
             log = self.lanes.get(queue << 8 | lane)
             if log is None:
                 continue
-            if log.epoch != self.epoch:
-                log.freeze(self.epoch)
+            if log.epoch != epoch:
+                log.freeze(epoch)
             if number > MANY and log.index.covers(sequence, number):
                 entries += self._take_all(log, queue, lane, sequence, number)
             for run in log.index.take(sequence, number):

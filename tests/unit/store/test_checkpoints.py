@@ -60,6 +60,7 @@ def test_the_segment_in_front_is_at_least_half_full(harness: StoreHarness) -> No
 def test_small_records_count_too(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "MOST_WORK", 40)
     harness.checkpoints.every = 1 << 40
+    harness.checkpoints.schedule(0)
     queue = harness.declare()
     for _ in range(60):
         harness.publish([queue], b"x" * 40)
@@ -67,9 +68,9 @@ def test_small_records_count_too(harness: StoreHarness, monkeypatch: pytest.Monk
     assert checkpoints_on(harness.disk)
 
 
-def test_nothing_is_taken_before_as_much_was_written_as_the_last_one_has(harness: StoreHarness) -> None:
+def test_after_a_large_one_the_next_is_due_later(harness: StoreHarness) -> None:
     queue = harness.declare()
-    harness.checkpoints._size = 1 << 30
+    harness.checkpoints.schedule(1 << 30)
     for _ in range(200):
         harness.publish([queue], b"x" * 100)
         harness.rest()
@@ -236,3 +237,25 @@ def test_a_start_that_had_to_read_much_takes_a_checkpoint_soon(harness: StoreHar
     found = look(again.disk.copy(), FULL).recovered
     assert found.checkpoint == following
     assert found.bytes_read < FULL
+
+
+def test_a_deadline_counts_once_although_its_message_was_copied(harness: StoreHarness) -> None:
+    queue, other = harness.declare(), harness.declare()
+    harness.takes_checkpoints = False
+    harness.send([queue], [message(b"kept", deadline=70.0)])
+    harness.publish([other], *[b"x" * 100] * 30)
+    harness.rest()
+    harness.checkpoints.every = 1
+    harness.checkpoints.schedule(0)
+    harness.takes_checkpoints = True
+    harness.publish([other], b"y" * 3000)
+    harness.rest()
+    harness.takes_checkpoints = False
+    (following,) = checkpoints_on(harness.disk)
+    harness.settle(other, *range(1, 32))
+    harness.rest()
+    found = look(harness.disk.copy(), FULL).recovered
+    assert found.checkpoint == following
+    (run,) = found.lanes[queue << 8].index
+    assert run.segment >= following, "reclaim has copied it"
+    assert [sequence for _, sequence in found.lanes[queue << 8].deadlines] == [1]
