@@ -32,7 +32,7 @@ class Append:
 
 
 class Unit:
-    """What is gathered inside ``group()``."""
+    """The appends, settles and returns inside ``group()``."""
 
     def __init__(self) -> None:
         self.appends: list[Append] = []

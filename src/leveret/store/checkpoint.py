@@ -71,7 +71,7 @@ GONE: Identity = (0, 0)
 
 
 class Snapshot:
-    """What the loop gathers for a checkpoint. ``segments`` are copies; ``lanes`` have frozen blocks."""
+    """The state that the loop collects for a checkpoint. ``segments`` are copies; ``lanes`` have frozen blocks."""
 
     def __init__(self, following: int, next_number: int, highest_queue: int, *, is_clean: bool) -> None:
         self.following = following
@@ -333,6 +333,6 @@ class _Reader:
         end = self._at + number * found.itemsize
         found.frombytes(self._data[self._at : end])
         if len(found) != number:
-            raise ValueError("shorter than it says")
+            raise ValueError("fewer numbers than announced")
         self._at = end
         return found

@@ -11,7 +11,7 @@ from leveret.store.recovery import Recovered
 
 
 def differences(found: Recovered, scanned: Recovered) -> list[str]:
-    """Of a recovery from a checkpoint, and of a full scan of the same files; empty if they agree."""
+    """The differences between a recovery from a checkpoint and a full scan of the same files; empty if they agree."""
     problems = _lane_differences(found, scanned)
     live: dict[int, int] = {}
     for lane in found.lanes.values():
@@ -22,8 +22,11 @@ def differences(found: Recovered, scanned: Recovered) -> list[str]:
             problems.append(f"segment {segment.id} has another number of live messages")
     if live:
         problems.append(f"messages in segments that do not exist: {sorted(live)}")
-    if {segment.id for segment in found.segments} != {segment.id for segment in scanned.segments}:
+    ids = {segment.id for segment in found.segments}
+    if ids != {segment.id for segment in scanned.segments}:
         problems.append("other segments")
+    if not {id_ for segment in found.segments for id_ in (*segment.needs, *segment.after)} <= ids:
+        problems.append("segments that wait for one that does not exist")
     needed = {about for segment in scanned.segments for about in segment.needs}
     if not needed <= {about for segment in found.segments for about in segment.needs}:
         problems.append("settles that are needed count as obsolete")

@@ -33,7 +33,7 @@ NEW_FORMAT_FILE = "format.new"
 LOCK_FILE = "lock"
 JOURNAL = "journal"
 META = "meta.db"
-# What may lie in a folder without a format file: what a crash while it was made leaves, and what a new disk has.
+# Files in a folder without a format file that are no obstacle: a crash during its creation or a new disk left them.
 HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found"}
 SENTENCE = "leveret data directory, format {}\n"
 PATTERN = re.compile(rb"leveret data directory, format ([0-9]{1,9})\n")
@@ -199,7 +199,7 @@ def make_folder(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """What belongs to another user stays as it is, which is common for the root of a container's volume, and is
+    """Files of another user stay as they are, which is common for the root of a container's volume, and are
     reported. Symbolic links are not followed: what they point to may belong to another program."""
     if os.name == "nt":
         return  # access is inherited from the folder there

@@ -10,7 +10,7 @@ from leveret.store.run_block import Run
 
 
 class DeadlineColumns:
-    """Of messages with a deadline of their own: (wall time, sequence), in the order in which they were added."""
+    """(wall time, sequence) of messages with a deadline of their own, in the order in which they were added."""
 
     __slots__ = ("sequences", "times")
 

@@ -1,4 +1,4 @@
-"""Turns what was noted during a tick into records without a place.  Hot path."""
+"""Turns the appends and settles of a tick into records without a place.  Hot path."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Run:
 
 
 def in_runs(pending: Iterable[Append | Unit]) -> Iterator[Append | Unit]:
-    """What is to be written. A group may settle what comes before it: that must have its place by then."""
+    """The appends and groups to write. A group may settle earlier appends, so those are placed first."""
     appends: list[Append] = []
     for each in pending:
         if isinstance(each, Unit):

@@ -261,7 +261,7 @@ class Journal:
     # ---- failures
 
     def failed(self, problem: OSError) -> None:
-        """The writer could not do the batches in flight, and has let go of its file."""
+        """The writer failed to write the batches in flight, and has closed its file."""
         batches = self.batches.take_back()
         if self.failure is not None:
             return

@@ -1,6 +1,6 @@
 """The bytes of the journal: segments, records, and what is in them.  Hot path.
 
-All numbers are big-endian unless said otherwise. A segment is a file; it begins with
+All numbers are big-endian unless noted otherwise. A segment is a file; it begins with
 
       0                  8                    16             24             32
       | magic "LEVERETJ" | segment id u64     | version u64  | checksum u64 |
@@ -86,7 +86,7 @@ class Damage(Exception):
 
 
 class Entry(NamedTuple):
-    """Of a SETTLE (``about``: the segment) or a RETURN or WAIT (``about``: store/returns.py)."""
+    """An entry of a SETTLE (``about``: the segment) or of a RETURN or WAIT (``about``: store/returns.py)."""
 
     queue: int
     lane: int
@@ -190,7 +190,7 @@ def publish_body(
     plain: bool | None = None,
 ) -> list[bytes]:
     """The parts of the body. ``wall_ahead`` turns message time into wall time. ``one_address``: they all have the first
-    one's; else at most MOST_ADDRESSES. ``plain``: ``are_plain``, if the caller knows it."""
+    one's; else at most MOST_ADDRESSES. ``plain``: the result of ``are_plain``, if the caller has it."""
     address = messages[0][1]
     contents = [message[0] for message in messages]
     parts = [PUBLISH_HEAD.pack(len(placements), time)]

@@ -160,7 +160,7 @@ def _read(
 
 
 def _segment_ids(disk: Disk) -> list[int]:
-    """Names that we did not make are left alone."""
+    """Files with other names are ignored."""
     found = [SEGMENT_NAME.fullmatch(name) for name in disk.names(FOLDER)]
     ids = [int(match[1]) for match in found if match is not None]
     return [id_ for id_ in ids if 0 < id_ <= LARGEST_SEGMENT]
@@ -284,7 +284,7 @@ class _Reading:
 
 
 def _read_all(disk: Disk, path: str) -> bytes:
-    """What cannot be read is zeros, which no record is."""
+    """Unreadable blocks are replaced by zeros, which are no valid record."""
     size = disk.size(path)
     try:
         return disk.read(path, 0, size)
@@ -316,7 +316,7 @@ def _report(damages: list[Damaged]) -> None:
 def _repair(disk: Disk, found: Recovered) -> None:
     """Truncate an incomplete write at the end, and copy damaged bytes to quarantine. Idempotent.
 
-    What was read may have come out of the system's cache: it is synced before anything is built on it.
+    The data may have come from the system's cache, so it is synced before anything is built on it.
     """
     kept = set(disk.names("quarantine"))
     for segment, offset, size, _, is_tail in found.damages:

@@ -49,7 +49,7 @@ class Block:
         return first, bisect_left(sequences, end, first)
 
     def piece(self, at: int, sequence: int, end: int) -> Run:
-        """What of the run ``at`` lies in [sequence, end)."""
+        """The part of the run ``at`` in [sequence, end)."""
         first = self.sequences[at]
         number = self.numbers[at]
         place = self.places[at]
@@ -76,7 +76,7 @@ class Block:
         ]
 
     def pieces(self, first: int, last: int, sequence: int, end: int) -> list[Run]:
-        """What of the runs [first, last), all of which overlap, lies in [sequence, end)."""
+        """The parts of the runs [first, last), all of which overlap, in [sequence, end)."""
         if last - first == 1:
             return [self.piece(first, sequence, end)]
         found = self.runs(first, last)
@@ -106,7 +106,7 @@ class Block:
                 del column[first:last]
 
     def _behind(self, at: int, end: int) -> tuple[int, ...] | None:
-        """What of the run ``at`` lies from ``end`` on, as values for the columns."""
+        """The part of the run ``at`` from ``end`` on, as values for the columns."""
         done = end - self.sequences[at]
         number = self.numbers[at]
         if done >= number:

@@ -256,7 +256,7 @@ class RunIndex:
     # ---- looking
 
     def live(self, sequence: int, number: int) -> list[Run]:
-        """What ``take`` would remove."""
+        """The pieces that ``take`` would remove."""
         found: list[Run] = []
         if number < 1:
             return found
