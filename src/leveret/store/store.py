@@ -131,12 +131,14 @@ class Store:
         self.writer = self._db = self._folder = None
 
     def close(self) -> None:
-        if self.writer is not None and self.journal.failure is None:
-            self.writer.close()
-            self.checkpoints.write_last()
-        self.spare.close()
-        if self._db is not None:
-            self._db.close()
-        if self._folder is not None:
-            self._folder.close()
-        self.writer = self._db = self._folder = None
+        try:
+            if self.writer is not None and self.journal.failure is None:
+                self.writer.close()
+                self.checkpoints.write_last()
+        finally:
+            self.spare.close()
+            if self._db is not None:
+                self._db.close()
+            if self._folder is not None:
+                self._folder.close()
+            self.writer = self._db = self._folder = None
