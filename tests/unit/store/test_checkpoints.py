@@ -107,6 +107,21 @@ def test_a_snapshot_is_of_one_moment_although_the_lanes_change(
     assert found.tries[queues[4], 0, 15] == 4
 
 
+def test_a_snapshot_is_taken_a_few_lanes_at_a_time(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "STEP", 10)
+    queues = [harness.declare() for _ in range(50)]
+    for queue in queues:
+        harness.publish([queue], b"one")
+    harness.rest()
+    publish_until_due(harness, queues[0])
+    steps, waiting = 0, len(harness.checkpoints._waiting)
+    while harness.checkpoints._waiting:
+        harness._work_in_background()
+        assert waiting - len(harness.checkpoints._waiting) <= 10
+        steps, waiting = steps + 1, len(harness.checkpoints._waiting)
+    assert steps >= 4
+
+
 @pytest.mark.parametrize("number", [ENOSPC, EIO])
 def test_a_snapshot_whose_records_were_not_written_is_dropped(harness: StoreHarness, number: int) -> None:
     queue = harness.declare()
@@ -259,3 +274,49 @@ def test_a_deadline_counts_once_although_its_message_was_copied(harness: StoreHa
     (run,) = found.lanes[queue << 8].index
     assert run.segment >= following, "reclaim has copied it"
     assert [sequence for _, sequence in found.lanes[queue << 8].deadlines] == [1]
+
+
+def copied_and_kept(harness: StoreHarness) -> int:
+    """A queue with one message in segment 1, which a checkpoint covers and reclaim has copied behind it; the file of
+    segment 1 cannot be removed."""
+    queue, other = harness.declare(), harness.declare()
+    harness.takes_checkpoints = False
+    harness.publish([queue], b"kept")
+    harness.publish([other], *[b"x" * 100] * 30)
+    harness.rest()
+    harness.checkpoints.every = 1
+    harness.checkpoints.schedule(0)
+    harness.takes_checkpoints = True
+    harness.publish([other], b"y" * 3000)
+    harness.rest()
+    harness.takes_checkpoints = False
+    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if kind == "remove" and "01.seg" in path else None
+    harness.settle(other, *range(1, 32))
+    harness.rest()
+    harness.disk.fault = lambda kind, path: None
+    assert "0000000001.seg" in harness.segments
+    (run,) = harness.journal.lanes[queue << 8].index
+    assert run.segment >= checkpoints_on(harness.disk)[0]
+    return queue
+
+
+def test_of_two_copies_the_older_one_counts_and_the_other_is_removed_first(harness: StoreHarness) -> None:
+    queue = copied_and_kept(harness)
+    (copy,) = harness.journal.lanes[queue << 8].index
+    found = look(harness.disk.copy(), FULL).recovered
+    assert found.checkpoint is not None
+    assert [run.segment for run in found.lanes[queue << 8].index] == [1]
+    assert found.segments[1].after == {copy.segment}
+    assert found.segments[copy.segment].is_damaged
+
+
+def test_a_settle_about_a_copy_is_owed_to_the_original(harness: StoreHarness) -> None:
+    """The copy is removed first, and the settle with it: then nothing would settle the original."""
+    queue = copied_and_kept(harness)
+    harness.settle(queue, 1)
+    harness.rest()
+    found = look(harness.disk.copy(), FULL).recovered
+    assert found.checkpoint is not None
+    lane = found.lanes[queue << 8]
+    assert lane.number() == 0
+    assert [(entry.sequence, entry.number, entry.about) for entry in lane.owed] == [(1, 1, 1)]
