@@ -10,7 +10,8 @@ from leveret.broker.restoration import load_seen, restore_definitions, restore_m
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import GetResult
-from leveret.store.recovery import RecoveredLane, recover
+from leveret.store.recovered_lane import RecoveredLane
+from leveret.store.recovery import recover
 from tests.support.callback_listener import CallbackListener
 from tests.support.ledger import Ledger
 from tests.support.store_harness import FULL_SIZE, StoreHarness, message
@@ -23,9 +24,14 @@ class BrokerHarness(StoreHarness):
     """Queues are known by their names."""
 
     def __init__(
-        self, disk: VirtualDisk | None = None, *, full_size: int = FULL_SIZE, ledger: Ledger | None = None
+        self,
+        disk: VirtualDisk | None = None,
+        *,
+        full_size: int = FULL_SIZE,
+        ledger: Ledger | None = None,
+        checkpoint_every: int | None = None,
     ) -> None:
-        super().__init__(disk, full_size=full_size, ledger=ledger)
+        super().__init__(disk, full_size=full_size, ledger=ledger, checkpoint_every=checkpoint_every)
         self.broker = Broker(
             node_name="harness",
             clock=self.clock,

@@ -22,7 +22,8 @@ from leveret.store.batch import Batch
 from leveret.store.definitions import Definitions
 from leveret.store.pages import DiskPages
 from leveret.store.reclaim import Reclaim
-from leveret.store.recovery import RecoveredLane, recover
+from leveret.store.recovered_lane import RecoveredLane
+from leveret.store.recovery import recover
 from leveret.store.store import Store
 from leveret.store.writer import Writer
 from tests.support.spies import QueueHarness, size_of

@@ -20,11 +20,14 @@ from errno import ENOSPC
 from leveret.clock import FrozenClock
 from leveret.message import NEVER, PERSISTENT, Address, Message, Traits
 from leveret.store.batch import Batch
+from leveret.store.checkpoints import Checkpoints
+from leveret.store.comparison import differences
 from leveret.store.definitions import Drop, Put, QueueRow
 from leveret.store.log import Placement
 from leveret.store.pages import DiskPages, fetch
 from leveret.store.reclaim import Reclaim
-from leveret.store.recovery import Recovered, RecoveredLane, recover
+from leveret.store.recovered_lane import RecoveredLane
+from leveret.store.recovery import Recovered, recover
 from leveret.store.segments import Segments
 from leveret.store.store import Store
 from leveret.store.writer import FOLDER, Writer
@@ -52,7 +55,12 @@ class StoreHarness(Store):
     """One run of a store. Queues are their ids; a ledger records what the journal is given."""
 
     def __init__(
-        self, disk: VirtualDisk | None = None, *, full_size: int = FULL_SIZE, ledger: Ledger | None = None
+        self,
+        disk: VirtualDisk | None = None,
+        *,
+        full_size: int = FULL_SIZE,
+        ledger: Ledger | None = None,
+        checkpoint_every: int | None = None,
     ) -> None:
         self.disk = disk or VirtualDisk()  # type: ignore[assignment]
         self.clock = FrozenClock()
@@ -64,6 +72,9 @@ class StoreHarness(Store):
         self.writer = Writer(self.disk, self.disk, RESERVE_SIZE)
         self.pages = DiskPages(self.journal, self.disk, self.in_worker)
         self.reclaim = Reclaim(self.journal, self.disk, self.in_worker)
+        self.checkpoints = Checkpoints(self.journal, self.disk, self.in_background, checkpoint_every or 1)
+        self.takes_checkpoints = checkpoint_every is not None
+        self.background: list[Job] = []  # for the thread of the checkpoints: one job after every write
         self.waiting: list[Batch] = []  # for the writer
         self.jobs: list[Job] | None = None  # for the reader; None: they run at once
         self.losses = 0
@@ -90,6 +101,15 @@ class StoreHarness(Store):
             _work(job, done)
         else:
             self.jobs.append((job, done))
+
+    def in_background(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self.background.append((job, done))
+
+    def _work_in_background(self) -> None:
+        if self.takes_checkpoints:
+            self.checkpoints.consider()
+        if self.background:
+            _work(*self.background.pop(0))
 
     def work(self) -> None:
         """Let the reader do the jobs that wait, and those that come of them."""
@@ -120,6 +140,7 @@ class StoreHarness(Store):
             self.journal.done(batches[-1])
             if self.reclaims:
                 self.reclaim.consider()
+        self._work_in_background()
 
     def turn(self) -> None:
         self.journal.flush()
@@ -135,9 +156,12 @@ class StoreHarness(Store):
         self.turn()
         for _ in range(MOST_WRITES):
             self.wait()
-            if not self.waiting:
+            if not self.waiting and not self.background:
                 return
-            self.write()
+            if self.waiting:
+                self.write()
+            else:
+                self._work_in_background()
             self.turn()
         raise AssertionError("the journal does not come to rest")
 
@@ -158,6 +182,8 @@ class StoreHarness(Store):
         self.rest()
         assert self.writer is not None
         self.writer.close()
+        if self.takes_checkpoints:
+            self.checkpoints.write_last()
 
     # ---- what queues and sessions do
 
@@ -225,8 +251,14 @@ class Found(Seen):
 
 
 def look(disk: VirtualDisk, full_size: int = FULL_SIZE, wall_ahead: float = 1_699_999_000.0) -> Found:
-    """Recover, and read everything that was found; nothing of it may turn out to be unreadable."""
+    """Recover, and read everything that was found; nothing of it may turn out to be unreadable.
+
+    From a checkpoint, if there is one: a full scan of the same disk must find the same.
+    """
+    scanned = recover(disk, disk.queues(), full_size, repair=False, lineage=None)
     recovered = recover(disk, disk.queues(), full_size)
+    if recovered.checkpoint is not None:
+        assert not (problems := differences(recovered, scanned)), problems
     messages: dict[Key, Message] = {}
     tries: dict[Key, int] = {}
     for lane in recovered.lanes.values():

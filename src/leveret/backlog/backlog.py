@@ -27,8 +27,8 @@ from leveret.backlog.pager import Pager
 from leveret.backlog.scattered_read import ScatteredRead
 from leveret.backlog.watermarks import Watermarks
 from leveret.message import NEVER, Message
+from leveret.store.deadline_columns import DeadlineColumns
 from leveret.store.pages import Loaded
-from leveret.store.recovered_deadlines import RecoveredDeadlines
 
 Observer = Callable[[Any], None]  # gets the queue after each drain
 TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) of each
@@ -42,7 +42,7 @@ class LeftLane(Protocol):
     queue: int
     lane: int
     tail: int
-    deadlines: RecoveredDeadlines
+    deadlines: DeadlineColumns
     redelivered_below: int
 
     def first(self) -> int | None:
@@ -215,7 +215,6 @@ class Backlog:
         for deadline, sequence in left.deadlines:
             assert self.deadlines is not None
             self.deadlines.watch(lane.number, sequence, deadline - ahead)
-        left.deadlines.clear()
         self.touch()
 
     def put_back(self, lane: int, sequence: int, count: int, message: Message) -> None:

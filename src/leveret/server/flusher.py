@@ -1,9 +1,9 @@
-"""The threads of the store: one that writes, one that reads, one that writes streams.
+"""The threads of the store: one that writes, one that reads, one that writes streams, one that writes checkpoints.
 
 The writer takes all batches that wait, writes and syncs them at once, and reports to the loop. While it syncs, the
 next batches gather: that is the group commit. The reader does what the loop must not: paged reads, reading segments for
 reclaim, asking for free space, serving requests. Its jobs run one after the other. Streams are written behind the
-journal, and their syncs must not hold up anything else: they have a thread of their own.
+journal, and their syncs must not hold up anything else: they have a thread of their own, as have checkpoints.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Flusher:
         self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
         self._reader = Worker("leveret-reader", self._answer_on_loop)
         self._streams = Worker("leveret-streams", self._answer_on_loop)
+        self._checkpoints = Worker("leveret-checkpoints", self._answer_on_loop)
         self._idle = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
         self._is_looking = False
@@ -93,6 +94,7 @@ class Flusher:
         self._writer.start()
         self._reader.start()
         self._streams.start()
+        self._checkpoints.start()
         self._requests.start()
         self._look()
 
@@ -106,6 +108,9 @@ class Flusher:
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         self._reader.do(job, done)
+
+    def in_background(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self._checkpoints.do(job, done)
 
     async def stop(self, seconds: float) -> bool:
         """Write the clean-shutdown record, wait for the disk as long as allowed, and end the threads; whether they
@@ -128,6 +133,7 @@ class Flusher:
         self._batches.put(None)
         self._reader.stop()
         self._streams.stop()
+        self._checkpoints.stop()
         patience = min(seconds, 1.0)
         await self._loop.run_in_executor(None, self._join, patience, max(deadline - self._loop.time(), patience))
         self._void = NO_ERA  # a thread that hangs and continues later writes nothing more
@@ -140,6 +146,7 @@ class Flusher:
             (self._streams.thread, streams),
             (self._writer, seconds),
             (self._reader.thread, seconds),
+            (self._checkpoints.thread, seconds),
         ):
             if thread.is_alive():
                 thread.join(patience)
@@ -189,6 +196,7 @@ class Flusher:
         journal = self._store.journal
         journal.done(batch)
         self._store.reclaim.consider()
+        self._store.checkpoints.consider()
         if not journal.batches.in_flight:
             self._idle.set()
 

@@ -86,7 +86,7 @@ def refuse_filled(target: Path) -> None:
 
 
 def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callable[[Path], None]) -> None:
-    """Of a directory in use, by its writer; ``following`` is the segment that has just begun."""
+    """Snapshot a directory in use, in the writer's thread; ``following`` is the segment that has just begun."""
     make_folder(folder / JOURNAL)
     for name, id_ in _segments(path / JOURNAL):
         if id_ < following:
@@ -98,7 +98,7 @@ def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callabl
 
 
 def snapshot_at_rest(path: Path, folder: Path) -> None:
-    """Of a directory that is not in use. The last segment is copied, since the next start may truncate it."""
+    """Snapshot a directory that is not in use. The last segment is copied: the next start may truncate it."""
     make_folder(folder / JOURNAL)
     segments = _segments(path / JOURNAL)
     for name, _ in segments[:-1]:
@@ -177,13 +177,13 @@ def _measure(folder: Path) -> Made:
 
 
 def _files(folder: Path) -> list[str]:
-    """All that a backup has, but for the format."""
+    """The files of a backup, except the format file."""
     journal = [f"{JOURNAL}/{name}" for name, _ in _segments(folder / JOURNAL)]
     return [*journal, *_stream_files(folder), *_meta_files(folder)]
 
 
 def _stream_folders(folder: Path) -> list[str]:
-    """Those that have files, and the one that they are in."""
+    """The folders of streams that have files, and their parent folder."""
     found = sorted({Path(name).parent.as_posix() for name in _stream_files(folder)})
     return [STREAMS, *found] if found else []
 

@@ -11,6 +11,7 @@ from leveret.store.log import Placement
 from leveret.store.records import HEAD_SIZE, Entry
 
 Settled = list[int]  # queue, lane, sequence, number
+Timed = tuple[int, float, int]  # lane_key(), wall time of the deadline, sequence
 
 
 class Append:
@@ -31,7 +32,7 @@ class Append:
 
 
 class Unit:
-    """What is gathered inside ``group()``."""
+    """The appends, settles and returns inside ``group()``."""
 
     def __init__(self) -> None:
         self.appends: list[Append] = []
@@ -51,7 +52,7 @@ class Draft:
     A copy has a ``home``: the record it was made of, and the first sequence of each placement there.
     """
 
-    __slots__ = ("entries", "home", "kind", "origin", "parts", "placements", "size", "sizes")
+    __slots__ = ("deadlines", "entries", "home", "kind", "origin", "parts", "placements", "size", "sizes")
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Draft:
         placements: Sequence[Placement] = (),
         sizes: Sequence[int] = (),
         entries: Sequence[Entry] = (),
+        deadlines: Sequence[Timed] = (),
         home: tuple[int, int, tuple[int, ...]] | None = None,
     ) -> None:
         self.kind = kind
@@ -68,6 +70,7 @@ class Draft:
         self.placements = placements
         self.sizes = sizes  # bytes of content in each placement
         self.entries = entries
+        self.deadlines = deadlines  # of those messages that have one of their own
         self.home = home
         self.origin: tuple[int, int] | None = None if home is None else home[:2]
         self.size = HEAD_SIZE + sum([len(part) for part in parts])

@@ -35,7 +35,7 @@ class BatchQueue:
         self.held: list[Group | Unit] | None = None  # while the disk is full: what waits for space
         self.is_stuck = False  # so full that not even settles can be written
         self.always_sync = always_sync
-        self._era = 0
+        self.era = 0  # one more with each failure
         self._written = (1, 0)  # segment and offset up to which all is written
         self._when_written: list[Callable[[], None]] = []
 
@@ -63,7 +63,7 @@ class BatchQueue:
         self.writer.submit(batch)
 
     def clear_next(self) -> None:
-        self.next = Batch(self._era)
+        self.next = Batch(self.era)
 
     # ---- from the writer
 
@@ -82,7 +82,7 @@ class BatchQueue:
         """The writer could not do the batches in flight: nothing of them, nor of the next one, counts as placed."""
         batches = [*self.in_flight, self.next]
         self.in_flight.clear()
-        self._era += 1
+        self.era += 1
         self.clear_next()
         for batch in reversed(batches):
             self._undo(batch)

@@ -1,7 +1,7 @@
 """The data directory: its layout, the version of its format, and the lock that keeps a second broker out.
 
     format      "leveret data directory, format 1": written last, when everything else is complete
-    lock        held by the broker that uses the folder; contains its process id, for error messages
+    lock        held by the broker that uses the folder; contains its process id, for error messages, and the lineage
     meta.db     the definitions
     journal/    the messages
 
@@ -9,6 +9,9 @@ Only the user of the broker has access: the files hold messages and password has
 archive or a copy left files open to other users, each start corrects it.
 
 The lock is released when the process ends, in any way; the file stays, since another process may just have opened it.
+
+The lineage is a random number that all runs keep which know checkpoints (store/checkpoint.py). An older version of
+Leveret overwrites the file with its process id alone, so that the checkpoints of the directory are not used any more.
 """
 
 from __future__ import annotations
@@ -30,12 +33,15 @@ NEW_FORMAT_FILE = "format.new"
 LOCK_FILE = "lock"
 JOURNAL = "journal"
 META = "meta.db"
-# What may lie in a folder without a format file: what a crash while it was made leaves, and what a new disk has.
+# Files in a folder without a format file that are no obstacle: a crash during its creation or a new disk left them.
 HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found"}
 SENTENCE = "leveret data directory, format {}\n"
 PATTERN = re.compile(rb"leveret data directory, format ([0-9]{1,9})\n")
 # No program that the broker starts may inherit the lock.
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+PROCESS_SIZE = 20  # bytes of the lock file for the process id; the lineage follows
+LINEAGE = re.compile(rb"[0-9]+\n *([0-9a-f]{32})\n")
+LOCK_SIZE = PROCESS_SIZE + 33
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 REMEDY = "choose another with --data-dir"
 
@@ -70,9 +76,10 @@ else:
 class DataDir:
     """A data directory, locked until ``close``."""
 
-    def __init__(self, path: Path, handle: int) -> None:
+    def __init__(self, path: Path, handle: int, lineage: bytes) -> None:
         """Use ``open``; ``handle`` is that of the locked file."""
         self.path = path
+        self.lineage = lineage
         self.meta = path / META
         self._handle: int | None = handle
 
@@ -82,7 +89,7 @@ class DataDir:
         with _refusals(path):
             make_folder(path)
             _refuse_foreign_folder(path)
-            folder = cls(path, _locked(path))
+            folder = cls(path, *_locked(path))
             try:
                 folder._prepare()
             except BaseException:
@@ -163,7 +170,7 @@ def _lock_file(path: Path) -> int | None:
 
 def _process(handle: int) -> str:
     os.lseek(handle, 0, os.SEEK_SET)
-    owner = os.read(handle, 20).decode("ascii", "replace").strip()
+    owner = os.read(handle, PROCESS_SIZE).decode("ascii", "replace").strip()
     return f" (process {owner})" if owner else ""  # it may not have written it yet
 
 
@@ -192,7 +199,7 @@ def make_folder(path: Path) -> None:
 
 
 def _close_to_others(path: Path) -> None:
-    """What belongs to another user stays as it is, which is common for the root of a container's volume, and is
+    """Files of another user stay as they are, which is common for the root of a container's volume, and are
     reported. Symbolic links are not followed: what they point to may belong to another program."""
     if os.name == "nt":
         return  # access is inherited from the folder there
@@ -224,7 +231,17 @@ def _refuse_foreign_folder(path: Path) -> None:
         raise StoreError(f"{path} is not a Leveret data directory (no file 'format'): choose an empty folder")
 
 
-def _locked(path: Path) -> int:
+def read_lineage(path: Path) -> bytes | None:
+    """The lineage of the directory, if it has one."""
+    try:
+        found = LINEAGE.fullmatch((path / LOCK_FILE).read_bytes()[:LOCK_SIZE])
+    except OSError:
+        return None
+    return found[1] if found is not None else None
+
+
+def _locked(path: Path) -> tuple[int, bytes]:
+    """The handle of the locked file, and the lineage."""
     handle = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | FLAGS, 0o600)
     try:
         _lock(handle)
@@ -235,10 +252,11 @@ def _locked(path: Path) -> int:
     except OSError:
         os.close(handle)
         raise
-    with suppress(OSError):  # a full disk is no reason not to start: the process id only helps a message
+    lineage = read_lineage(path) or os.urandom(16).hex().encode()
+    with suppress(OSError):  # a full disk is no reason not to start: without it checkpoints are not used
         os.ftruncate(handle, 0)
-        os.write(handle, b"%d\n" % os.getpid())
-    return handle
+        os.write(handle, (b"%d\n" % os.getpid()).ljust(PROCESS_SIZE) + lineage + b"\n")
+    return handle, lineage
 
 
 def _write_format(path: Path) -> None:

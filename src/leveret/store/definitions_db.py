@@ -60,7 +60,7 @@ CAME_LATER: tuple[type[Row], ...] = (ParameterRow,)
 SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", bytes: "BLOB"}
 # Dropping a row of the first kind drops every row whose field of that name has its key.
 OWNED_BY = {VhostRow: "vhost", UserRow: "user"}
-# What a disk or a file system did; any other error of SQLite is a bug of ours.
+# Errors of the disk or the file system; any other error of SQLite is a bug in Leveret.
 ERRNOS: dict[type[apsw.Error], int] = {
     apsw.FullError: errno.ENOSPC,
     apsw.IOError: errno.EIO,
@@ -120,7 +120,7 @@ BOOLS = {kind: [at for at, hint in enumerate(get_type_hints(kind).values()) if h
 
 
 def _sync_log(path: Path) -> None:
-    """What a killed broker left in SQLite's log may be in the system's cache only: sync it before we build on it."""
+    """The log that a killed broker left may be in the system's cache only: sync it before it is used."""
     try:
         handle = os.open(f"{path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
     except OSError:

@@ -37,7 +37,7 @@ class WritableDisk(Protocol):
         """Write all of the buffers at the end of the file; a short write is continued."""
 
     def sync(self, handle: int) -> None:
-        """What was appended survives a power cut once this returns."""
+        """The appended data survives a power failure once this returns."""
 
     def close(self, handle: int) -> None: ...
 
@@ -48,10 +48,10 @@ class WritableDisk(Protocol):
         """Overwrite with zeros, and sync that."""
 
     def sync_folder(self, path: str) -> None:
-        """Names made and removed in the folder survive a power cut once this returns."""
+        """Created and removed names in the folder survive a power failure once this returns."""
 
     def remove(self, path: str) -> None:
-        """A file, or a folder that is empty. What is not there is no error, nor is a folder that is not empty."""
+        """Remove a file or an empty folder. A missing file and a folder that is not empty are no errors."""
 
 
 class ReadableDisk(Protocol):
@@ -61,7 +61,7 @@ class ReadableDisk(Protocol):
     def size(self, path: str) -> int: ...
 
     def names(self, folder: str) -> list[str]:
-        """Of the files in the folder, sorted; nothing if there is no such folder."""
+        """Names of the files in the folder, sorted; empty if there is no such folder."""
 
     def folders(self, folder: str) -> list[str]:
         """Names of the folders in the folder, sorted."""

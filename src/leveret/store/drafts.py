@@ -1,11 +1,12 @@
-"""Turns what was noted during a tick into records without a place.  Hot path."""
+"""Turns the appends and settles of a tick into records without a place.  Hot path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from leveret.message import Message
-from leveret.store.batch import Append, Draft, Group, Unit
+from leveret.message import NEVER, Message
+from leveret.store.batch import Append, Draft, Group, Timed, Unit
+from leveret.store.lane_log import lane_key
 from leveret.store.log import Placement
 from leveret.store.records import (
     MOST_ADDRESSES,
@@ -13,6 +14,7 @@ from leveret.store.records import (
     PUBLISH,
     SETTLE,
     Entry,
+    are_plain,
     entries_body,
     publish_body,
     returns_body,
@@ -62,7 +64,7 @@ class Run:
 
 
 def in_runs(pending: Iterable[Append | Unit]) -> Iterator[Append | Unit]:
-    """What is to be written. A group may settle what comes before it: that must have its place by then."""
+    """The appends and groups to write. A group may settle earlier appends, so those are placed first."""
     appends: list[Append] = []
     for each in pending:
         if isinstance(each, Unit):
@@ -103,12 +105,14 @@ def draft_append(append: Append, time: float, wall_ahead: float) -> Group:
     """One record; more for a message that goes to tens of thousands of queues."""
     messages = append.messages
     whole = sum([len(message[0]) for message in messages])
+    plain = are_plain(messages)
     group: Group = []
     for first in range(0, len(append.placements), MOST_PLACES):
         placements = append.placements[first : first + MOST_PLACES]
-        parts = publish_body(messages, placements, time, wall_ahead, append.one_address)
+        parts = publish_body(messages, placements, time, wall_ahead, append.one_address, plain)
         sizes = [whole if place.number == len(messages) else _size_in(messages, place) for place in placements]
-        group.append(Draft(PUBLISH, parts, placements=placements, sizes=sizes))
+        timed = () if plain else [each for place in placements for each in _deadlines(messages, place, wall_ahead)]
+        group.append(Draft(PUBLISH, parts, placements=placements, sizes=sizes, deadlines=timed))
     append.messages = ()  # the bytes are in the parts now
     return group
 
@@ -116,6 +120,15 @@ def draft_append(append: Append, time: float, wall_ahead: float) -> Group:
 def _size_in(messages: Sequence[Message], place: Placement) -> int:
     """Bytes of content of those messages that are in this place."""
     return sum([len(content) for content, _, traits in messages if min(traits.priority, place.highest) == place.lane])
+
+
+def _deadlines(messages: Sequence[Message], place: Placement, wall_ahead: float) -> Iterator[Timed]:
+    key, sequence = lane_key(place.queue, place.lane), place.sequence
+    for _, _, traits in messages:
+        if min(traits.priority, place.highest) == place.lane:
+            if traits.deadline != NEVER:
+                yield key, traits.deadline + wall_ahead, sequence
+            sequence += 1
 
 
 def draft_unit(unit: Unit, settled: list[Entry], time: float, wall_ahead: float) -> Group:

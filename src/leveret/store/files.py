@@ -41,7 +41,7 @@ class SpareFiles:
         self._held: list[int] = []
 
     def refill(self) -> bool:
-        """Take what was let go; whether all of them could be taken."""
+        """Open descriptors until the reserve is full again; whether that succeeded."""
         try:
             while len(self._held) < self._wanted:
                 self._held.append(os.open(os.devnull, READ))
@@ -52,7 +52,7 @@ class SpareFiles:
         return True
 
     def let_go(self) -> bool:
-        """Of one; whether there was any. Two threads may ask at once."""
+        """Close one descriptor; whether there was one. Two threads may call this at once."""
         try:
             os.close(self._held.pop())
         except IndexError:

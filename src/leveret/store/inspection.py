@@ -1,7 +1,7 @@
 """Reads a data directory that no broker uses. Nothing in it is changed, not even a timestamp.
 
-The journal and the files of streams are read as at a start, without repairs. SQLite would make files beside ``meta.db``
-merely to read it, so a copy of that is read.
+The journal is read completely, without checkpoints and repairs, and so are the files of streams. SQLite would make
+files beside ``meta.db`` merely to read it, so a copy of that is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import apsw
 
 from leveret.errors import StoreError
 from leveret.message import Message
-from leveret.store.data_dir import FORMAT, FORMAT_FILE, META, read_format
+from leveret.store.checkpoint import checkpoint_path, checkpoints_on
+from leveret.store.comparison import differences
+from leveret.store.data_dir import FORMAT, FORMAT_FILE, META, read_format, read_lineage
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.files import Files
@@ -108,7 +110,8 @@ def read_contents(path: Path, progress: Progress = lambda done, of: None, *, all
     require_format(path)
     definitions, faults = read_definitions(path)
     known: Container[int] = {queue.id for queue in definitions.queues}
-    recovered = recover(Files(path), Every() if all_queues else known, 1, progress=progress, repair=False)
+    queues = Every() if all_queues else known
+    recovered = recover(Files(path), queues, 1, progress=progress, repair=False, lineage=None)
     if not definitions.vhosts and not faults and recovered.highest_queue:
         faults = [f"{META} is empty or missing, but the journal has messages"]
     return Contents(path, definitions, faults, recovered)
@@ -216,8 +219,23 @@ class Inspection:
 
 
 def inspect(path: Path, progress: Progress = lambda done, of: None) -> Inspection:
-    """Read and check every record of every segment, and the definitions."""
-    return Inspection(read_contents(path, progress, all_queues=True))
+    """Read and check every record of every segment, the definitions, and whether the checkpoint agrees with them."""
+    contents = read_contents(path, progress, all_queues=True)
+    contents.faults += _checkpoint_faults(path, {queue.id for queue in contents.definitions.queues})
+    return Inspection(contents)
+
+
+def _checkpoint_faults(path: Path, queues: Container[int]) -> list[str]:
+    """What is wrong with the checkpoint that the next start would use, if there is one."""
+    disk, lineage = Files(path), read_lineage(path)
+    if lineage is None or not checkpoints_on(disk):
+        return []
+    found = recover(disk, queues, 1, repair=False, lineage=lineage)
+    if found.checkpoint is None:
+        return []
+    problems = differences(found, recover(disk, queues, 1, repair=False, lineage=None))
+    name = checkpoint_path(found.checkpoint)
+    return [f"{name} disagrees with the journal ({problem}): remove the file" for problem in problems]
 
 
 def _counts(recovered: Recovered) -> dict[int, tuple[int, int]]:

@@ -130,6 +130,11 @@ class Journal:
                 self._pending.append(unit)
                 self.issued += 1
 
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the index is what the records say that were placed so far: no settle waits for its record."""
+        return self.failure is None and self.batches.held is None and not (self._entries or self.layout.owed)
+
     def refuse_if_failed(self) -> None:
         if self.failure is not None:
             raise ResourceFault(f"the store is read-only since {self.failure}: restart the broker")
@@ -256,7 +261,7 @@ class Journal:
     # ---- failures
 
     def failed(self, problem: OSError) -> None:
-        """The writer could not do the batches in flight, and has let go of its file."""
+        """The writer failed to write the batches in flight, and has closed its file."""
         batches = self.batches.take_back()
         if self.failure is not None:
             return
@@ -294,9 +299,9 @@ class Journal:
 
     # ---- start and stop
 
-    def resume(self, segments: Segments, next_segment: int, next_number: int) -> None:
+    def resume(self, segments: Segments, next_segment: int, next_number: int, highest_queue: int) -> None:
         """Continue after the segments of previous runs."""
-        self.layout.segments = segments
+        self.layout.segments, self.layout.highest_queue = segments, highest_queue
         self.layout.next_segment, self.layout.next_number = next_segment, next_number
         self.batches.start_at(next_segment)
 

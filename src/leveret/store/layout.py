@@ -1,4 +1,7 @@
-"""Where records go: the current segment, the accounting of all segments, the index of every lane.  Hot path."""
+"""Where records go: the current segment, the accounting of all segments, the index of every lane.  Hot path.
+
+A snapshot for a checkpoint begins with a new epoch: a lane that is still of an older one is frozen before it changes.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,22 @@ class Layout:
         self.next_segment = 1
         self.next_number = 1  # of records
         self.owed: list[Entry] = []  # settles about places that came after the settling
+        self.highest_queue = 0  # id in any record
+        self.epoch = 0  # of the newest snapshot
+        self.placed = 0  # bytes of records, with those that the start had to read
+        self.work = 0  # the same, in records and entries
         self._current: Segment | None = None
 
     def lane(self, queue: int, lane: int) -> LaneLog:
-        return self.lanes.setdefault(lane_key(queue, lane), LaneLog())
+        self.highest_queue = max(self.highest_queue, queue)
+        return self.lanes.setdefault(lane_key(queue, lane), LaneLog(self.epoch))
+
+    def _changing(self, key: int) -> LaneLog | None:
+        """The lane, about to change."""
+        log = self.lanes.get(key)
+        if log is not None and log.epoch != self.epoch:
+            log.freeze(self.epoch)
+        return log
 
     def place(self, group: Group, batch: Batch) -> None:
         """Give the records of a group their places, all in one segment."""
@@ -43,6 +58,7 @@ class Layout:
         if segment is None or (segment.size + size > self.segments.full_size and segment.size > SEGMENT_HEAD.size):
             segment = self.roll()
         last = len(group) - 1
+        self.placed += size
         for place, draft in enumerate(group):
             flags = END_OF_GROUP if place == last else 0
             buffers = sealed(
@@ -51,6 +67,7 @@ class Layout:
             batch.write(segment.id, buffers)
             self._enter(draft, segment, segment.size, batch)
             self.next_number += 1
+            self.work += 1 + len(draft.entries)
             segment.size += draft.size
         batch.groups.append(group)
 
@@ -63,9 +80,14 @@ class Layout:
                 for place, size in zip(draft.placements, draft.sizes, strict=True):
                     log = self.lanes.get(place[0] << 8 | place[1])
                     if log is not None:
+                        if log.epoch != self.epoch:
+                            log.freeze(self.epoch)
                         log.index.append(place[2], place[3], segment.id, offset, 0, size)
+                        log.tail = place[2] + place[3]
                         segment.gain(place[3], size)
                     segment.content += size
+                if draft.deadlines:
+                    self._note_deadlines(draft)
             draft.origin = (segment.id, offset)
         elif draft.kind == SETTLE:
             segment.marks += draft.size
@@ -77,13 +99,22 @@ class Layout:
             for entry in draft.entries:
                 self._note_return(entry, segment, batch)
 
+    def _note_deadlines(self, draft: Draft) -> None:
+        for key, deadline, sequence in draft.deadlines:
+            log = self.lanes.get(key)
+            if log is not None:
+                log.deadlines.add(deadline, sequence)
+
     def _note_return(self, entry: Entry, segment: Segment, batch: Batch) -> None:
         """The newest return of a message is the one that counts, once it is written."""
         queue, lane, sequence, number, tries = entry
-        log = self.lanes.get(lane_key(queue, lane))
-        if log is None or not tries:
+        log = self._changing(lane_key(queue, lane))
+        if log is None:
             return
         for run in log.index.live(sequence, number):
+            if not tries:
+                log.redelivered_below = max(log.redelivered_below, run.sequence + run.number)
+                continue
             for key in range(run.sequence, run.sequence + run.number):
                 batch.noted.append(Noted(lane_key(queue, lane), key, segment.id, log.tries.get(key)))
                 log.tries[key] = (tries, segment.id)
@@ -96,7 +127,7 @@ class Layout:
         if draft.origin[0] != segment.id and draft.origin[0] in self.segments:
             segment.after.add(draft.origin[0])
         for place in draft.placements:
-            log = self.lanes.get(lane_key(place.queue, place.lane))
+            log = self._changing(lane_key(place.queue, place.lane))
             if log is None:
                 continue
             upto = place.sequence
@@ -147,7 +178,7 @@ class Layout:
     def undo_returns(self, noted: list[Noted]) -> None:
         """These are not written: what was known before still counts, unless the message was settled meanwhile."""
         for key, sequence, segment, before in reversed(noted):
-            log = self.lanes.get(key)
+            log = self._changing(key)
             if log is None or sequence not in log.tries:
                 self.settle_returns([Noted(key, sequence, segment, before)])
                 continue
@@ -162,7 +193,7 @@ class Layout:
         assert draft.home is not None
         segment, offset, sequences = draft.home
         for place, sequence in zip(draft.placements, sequences, strict=True):
-            log = self.lanes.get(lane_key(place.queue, place.lane))
+            log = self._changing(lane_key(place.queue, place.lane))
             if log is None:
                 continue
             for run in log.index.live(place.sequence, place.number):
@@ -213,10 +244,13 @@ class Layout:
     def take_settled(self, settles: list[Settled]) -> list[Entry]:
         """Out of the index; what was in it is owed to the disk."""
         entries: list[Entry] = []
+        epoch = self.epoch
         for queue, lane, sequence, number in settles:
             log = self.lanes.get(queue << 8 | lane)
             if log is None:
                 continue
+            if log.epoch != epoch:
+                log.freeze(epoch)
             if number > MANY and log.index.covers(sequence, number):
                 entries += self._take_all(log, queue, lane, sequence, number)
             for run in log.index.take(sequence, number):

@@ -83,7 +83,7 @@ class Log(Protocol):
         """A receipt for all that was settled so far: no crash brings it back once this is granted."""
 
     def group(self) -> AbstractContextManager[None]:
-        """What is appended, settled and returned inside is atomic: after a crash, all of it or nothing."""
+        """Appends, settles and returns inside are atomic: after a crash, all of them exist or none."""
 
     def flush(self) -> None:
         """End of a tick: hand what was gathered to the disk."""

@@ -61,7 +61,7 @@ class Stretch(NamedTuple):
 
 
 class OnDisk(Protocol):
-    """What is on disk of each lane, and how it is read."""
+    """The messages of each lane that are on disk, and how to read them."""
 
     def synced(self, queue: int, lane: int) -> int:
         """Below this sequence, what goes to the journal is there."""
@@ -224,7 +224,7 @@ class DiskPages:
         self._in_worker(job, got)
 
     def _pieces(self, span: _Span) -> Pieces:
-        """What to read, in order; no index may reach beyond where another was cut."""
+        """The runs to read, in order; no index may reach beyond where another was cut."""
         pieces: Pieces = []
         stop = span.stop
         for is_spilled, index in self._indexes(span.queue, span.lane):

@@ -145,8 +145,8 @@ class Reclaim:
             log = journal.lanes.get(lane_key(queue, lane))
             if log is not None and log.tries:
                 for key in range(sequence, sequence + number):
-                    tries, said = log.tries.get(key, (0, 0))
-                    if said == self.segment and (lane_key(queue, lane), key) not in self._carried:
+                    tries, recorded_in = log.tries.get(key, (0, 0))
+                    if recorded_in == self.segment and (lane_key(queue, lane), key) not in self._carried:
                         self._carried.add((lane_key(queue, lane), key))
                         returns.append(Entry(queue, lane, key, 1, tries))
         if returns:

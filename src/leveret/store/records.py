@@ -1,6 +1,6 @@
 """The bytes of the journal: segments, records, and what is in them.  Hot path.
 
-All numbers are big-endian unless said otherwise. A segment is a file; it begins with
+All numbers are big-endian unless noted otherwise. A segment is a file; it begins with
 
       0                  8                    16             24             32
       | magic "LEVERETJ" | segment id u64     | version u64  | checksum u64 |
@@ -86,7 +86,7 @@ class Damage(Exception):
 
 
 class Entry(NamedTuple):
-    """Of a SETTLE (``about``: the segment) or a RETURN or WAIT (``about``: store/returns.py)."""
+    """An entry of a SETTLE (``about``: the segment) or of a RETURN or WAIT (``about``: store/returns.py)."""
 
     queue: int
     lane: int
@@ -187,9 +187,10 @@ def publish_body(
     time: float,
     wall_ahead: float,
     one_address: bool = True,
+    plain: bool | None = None,
 ) -> list[bytes]:
     """The parts of the body. ``wall_ahead`` turns message time into wall time. ``one_address``: they all have the first
-    one's; else at most MOST_ADDRESSES."""
+    one's; else at most MOST_ADDRESSES. ``plain``: the result of ``are_plain``, if the caller has it."""
     address = messages[0][1]
     contents = [message[0] for message in messages]
     parts = [PUBLISH_HEAD.pack(len(placements), time)]
@@ -198,7 +199,7 @@ def publish_body(
     ]
     parts += _pair(address.exchange, address.key)
     shape, further = (0, ()) if one_address else (WITH_ADDRESSES, _further_addresses(messages))
-    if not [True for message in messages if message[2] is not PERSISTENT]:
+    if are_plain(messages) if plain is None else plain:
         parts.append(SHAPE.pack(shape | PLAIN, len(messages)))
         parts += (*further, _little_endian(array("I", map(len, contents))))
     else:
@@ -211,6 +212,11 @@ def publish_body(
     if sum(map(len, contents)) > COPY_BELOW * len(contents):
         return [b"".join(parts), *contents]
     return [b"".join(parts + contents)]
+
+
+def are_plain(messages: Sequence[Message]) -> bool:
+    """Whether none has traits of its own."""
+    return not [True for message in messages if message[2] is not PERSISTENT]
 
 
 def _pair(exchange: str, key: str) -> tuple[bytes, bytes, bytes, bytes]:

@@ -11,18 +11,21 @@ the normal result of a crash: it is truncated. A group without its end is droppe
 segment, a group that lacks another part, since a crash may have kept the later pages of a write and lost the earlier
 ones. Its remaining parts are erased, so that the next start sees the same. In older segments, which were synced
 completely, a missing part is damage and affects only itself.
+
+A checkpoint (store/checkpoint.py) has the state in front of one segment: then only this one and later ones are read.
+Without a usable checkpoint all are, and the result is the same, but for the choice among copies of a message.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Container
 from errno import EIO
 from typing import NamedTuple
 
 from leveret.logs import get_log
 from leveret.message import NEVER
+from leveret.store.checkpoint import NO_LINEAGE, Checkpoint, checkpoint_path, load_newest, remove_checkpoints
 from leveret.store.disk import Disk
 from leveret.store.lane_log import lane_key
 from leveret.store.records import (
@@ -42,10 +45,8 @@ from leveret.store.records import (
     read_publish,
     read_segment_head,
 )
-from leveret.store.recovered_deadlines import RecoveredDeadlines
-from leveret.store.returns import MOST_TRIES
+from leveret.store.recovered_lane import RecoveredLane
 from leveret.store.run_block import Run
-from leveret.store.run_index import RunIndex
 from leveret.store.scan import scan
 from leveret.store.segments import Segment, Segments
 from leveret.store.writer import FOLDER, segment_path
@@ -64,89 +65,6 @@ class Damaged(NamedTuple):
     is_tail: bool  # at the end of the last segment: an incomplete write, truncated
 
 
-class RecoveredLane:
-    """One lane as found in the journal. ``index`` is filled by ``settle``."""
-
-    def __init__(self, queue: int, lane: int) -> None:
-        self.queue = queue
-        self.lane = lane
-        self.index = RunIndex()
-        self.tail = 1  # the next sequence: above all that any record names
-        self.tries: dict[int, tuple[int, int]] = {}  # by sequence: delivery count, and the segment with its record
-        self.deadlines = RecoveredDeadlines()
-        self.redelivered_below = 1  # live messages below this were delivered before
-        self.runs: list[Run] = []
-        self.settled: list[tuple[int, int, int]] = []  # (sequence, stop, the segment that the entry is about)
-        self.returns: list[tuple[Entry, int]] = []  # with the segment
-        self.owed: list[Entry] = []  # settles that must be written again before any file is removed
-
-    def settle(self, segments: Segments) -> None:
-        """Build the index of what is live."""
-        self.settled.sort()
-        self.runs.sort(key=lambda run: (run.sequence, run.segment, run.offset))
-        settled = iter(self.settled)
-        gone = next(settled, None)
-        reached = 0
-        holder = 0
-        for run in self.runs:
-            start, stop = max(run.sequence, reached), run.sequence + run.number
-            if start > run.sequence:
-                self._owe_all(run, min(start, stop))
-            if run.sequence < reached and run.segment != holder:
-                segments[holder].after.add(run.segment)  # settles name the holder: the other copies go first
-                segments[run.segment].is_damaged = True
-            if stop > reached:
-                reached, holder = stop, run.segment
-            while start < stop:
-                while gone is not None and gone[1] <= start:
-                    gone = next(settled, None)
-                if gone is not None and gone[0] <= start:
-                    if gone[2] != run.segment:
-                        self._owe(run, start, min(stop, gone[1]))
-                    start = min(stop, gone[1])
-                    continue
-                upto = stop if gone is None else min(stop, gone[0])
-                self._keep(run, start, upto, segments)
-                start = upto
-        for (_, _, sequence, number, tries), segment in self.returns:
-            for piece in self.index.live(sequence, number):
-                if tries:  # else it was delivered once, in a run without a clean shutdown
-                    for key in range(piece.sequence, piece.sequence + piece.number):
-                        known = self.tries.get(key, (0, 0))
-                        self.tries[key] = max((tries, segment), known, key=lambda said: (said[0] & MOST_TRIES, *said))
-                self.redelivered_below = max(self.redelivered_below, piece.sequence + piece.number)
-        for _, segment in self.tries.values():
-            segments[segment].returns += ENTRY.size
-        if self.deadlines:
-            self.deadlines.keep(self.index)
-        self.runs, self.settled, self.returns = [], [], []
-
-    def _owe_all(self, run: Run, stop: int) -> None:
-        """A copy of what another segment holds: whatever is settled of it up to ``stop`` needs a settle of its own."""
-        for sequence, end, about in self.settled[: bisect_left(self.settled, (stop,))]:
-            if end > run.sequence and about != run.segment:
-                self._owe(run, max(sequence, run.sequence), min(end, stop))
-
-    def _owe(self, run: Run, start: int, stop: int) -> None:
-        """Settled by an entry about another segment, whose end would be the end of the entry."""
-        self.owed.append(Entry(self.queue, self.lane, start, stop - start, run.segment))
-
-    def first(self) -> int | None:
-        return self.index.first()
-
-    def number(self) -> int:
-        return len(self.index)
-
-    def size(self) -> int:
-        return self.index.bytes
-
-    def _keep(self, run: Run, start: int, stop: int, segments: Segments) -> None:
-        number = stop - start
-        size = run.size if number == run.number else run.size * number // run.number
-        self.index.append(start, number, run.segment, run.offset, start - run.sequence, size)
-        segments[run.segment].gain(number, size)
-
-
 class Recovered:
     def __init__(self, full_size: int) -> None:
         self.segments = Segments(full_size)
@@ -156,6 +74,9 @@ class Recovered:
         self.next_segment = 1
         self.next_number = 1
         self.highest_queue = 0  # id in any record
+        self.checkpoint: int | None = None  # the segment in front of which reading began
+        self.bytes_read = 0  # of segments
+        self.work = 0  # records and entries that were read
         self.clean = True  # the last shutdown was clean, or this is the first start
 
     def lane(self, queue: int, lane: int) -> RecoveredLane:
@@ -164,6 +85,26 @@ class Recovered:
         if found is None:
             found = self.lanes[key] = RecoveredLane(queue, lane)
         return found
+
+    def begin(self, checkpoint: Checkpoint, ids: list[int], queues: Container[int]) -> bool:
+        """With the state of the checkpoint; whether segments that it names are gone with what was live in them."""
+        self.checkpoint = self.next_segment = checkpoint.following
+        self.next_number, self.highest_queue = checkpoint.next_number, checkpoint.highest_queue
+        self.clean = checkpoint.is_clean
+        there = set(ids)
+        for segment in checkpoint.segments.values():
+            if segment.id in there:
+                segment.needs = {about: size for about, size in segment.needs.items() if about in there}
+                segment.after &= there
+                self.segments.add(segment)
+        for key, lane in checkpoint.lanes.items():
+            if key >> 8 in queues:
+                self.lanes[key] = RecoveredLane(key >> 8, key & 0xFF, lane)
+                continue
+            for id_, (number, size) in lane.live.totals().items():  # its queue was deleted
+                if id_ in there:
+                    self.segments[id_].lose(number, size)
+        return any(segment.live for segment in checkpoint.segments.values() if segment.id not in there)
 
 
 Progress = Callable[[int, int], None]  # segments read, of
@@ -176,26 +117,50 @@ def recover(
     *,
     progress: Progress = lambda done, of: None,
     repair: bool = True,
+    lineage: bytes | None = NO_LINEAGE,
 ) -> Recovered:
-    """Read the journal. ``repair``: truncate an incomplete write and quarantine damage; else nothing is changed."""
-    found = Recovered(full_size)
+    """Read the journal. ``repair``: truncate an incomplete write and quarantine damage; else nothing is changed.
+    ``lineage``: of checkpoints that may be used; None for a full scan."""
     ids = sorted(_segment_ids(disk))
-    for place, id_ in enumerate(ids):
-        progress(place, len(ids))
-        _Reading(disk, found, queues, id_, is_last=id_ == ids[-1]).read()
-    progress(len(ids), len(ids))
-    if ids:
-        found.next_segment = ids[-1] + 1
-    for lane in found.lanes.values():
-        lane.settle(found.segments)
+    checkpoint = None if lineage is None else load_newest(disk, ids, lineage)
+    try:
+        found = _read(disk, queues, full_size, progress, ids, checkpoint)
+    except Damage as problem:
+        assert checkpoint is not None
+        path = checkpoint_path(checkpoint.following)
+        get_log("store").error("checkpoint does not fit the journal, reading all of it", path=path, reason=str(problem))
+        found = _read(disk, queues, full_size, progress, ids, None)
     _report(found.damages)
     if repair:
+        remove_checkpoints(disk, found.checkpoint)
         _repair(disk, found)
     return found
 
 
+def _read(
+    disk: Disk,
+    queues: Container[int],
+    full_size: int,
+    progress: Progress,
+    ids: list[int],
+    checkpoint: Checkpoint | None,
+) -> Recovered:
+    found = Recovered(full_size)
+    lost = checkpoint is not None and found.begin(checkpoint, ids, queues)
+    behind = [id_ for id_ in ids if checkpoint is None or id_ >= checkpoint.following]
+    for place, id_ in enumerate(behind):
+        progress(place, len(behind))
+        _Reading(disk, found, queues, id_, is_last=id_ == ids[-1]).read()
+    progress(len(behind), len(behind))
+    if behind:
+        found.next_segment = behind[-1] + 1
+    for lane in found.lanes.values():
+        lane.settle(found.segments, lost_segments=lost)
+    return found
+
+
 def _segment_ids(disk: Disk) -> list[int]:
-    """Names that we did not make are left alone."""
+    """Files with other names are ignored."""
     found = [SEGMENT_NAME.fullmatch(name) for name in disk.names(FOLDER)]
     ids = [int(match[1]) for match in found if match is not None]
     return [id_ for id_ in ids if 0 < id_ <= LARGEST_SEGMENT]
@@ -219,6 +184,7 @@ class _Reading:
         segment, data = self._segment, self._data
         segment.is_sealed = segment.is_safe = True
         self._found.segments.add(segment)
+        self._found.bytes_read += len(data)
         if not data:
             self._found.clean = False
             return  # created, and never written to: a run began here
@@ -276,11 +242,13 @@ class _Reading:
 
     def _take(self, record: Record) -> None:
         found, segment = self._found, self._segment
+        found.work += 1
         if record.kind == PUBLISH:
             self._take_publish(record, read_publish(self._data, record))
         elif record.kind == SETTLE or record.kind in RETURNS:
             entries = read_entries(self._data, record)
             segment.marks += record.end - record.at
+            found.work += len(entries)
             for entry in entries:
                 found.highest_queue = max(found.highest_queue, entry.queue)
                 if entry.queue in self._queues:
@@ -309,14 +277,14 @@ class _Reading:
             lane = found.lane(place.queue, place.lane)
             lane.runs.append(Run(place.sequence, place.number, segment.id, record.at, 0, size))
             lane.tail = max(lane.tail, place.sequence + place.number)
-            if published.traits:
+            if published.traits and place.sequence >= lane.covered:
                 for sequence, n in enumerate(published.members(place), place.sequence):
                     if published.traits[n][1] != NEVER:
                         lane.deadlines.add(published.traits[n][1], sequence)
 
 
 def _read_all(disk: Disk, path: str) -> bytes:
-    """What cannot be read is zeros, which no record is."""
+    """Unreadable blocks are replaced by zeros, which are no valid record."""
     size = disk.size(path)
     try:
         return disk.read(path, 0, size)
@@ -348,7 +316,7 @@ def _report(damages: list[Damaged]) -> None:
 def _repair(disk: Disk, found: Recovered) -> None:
     """Truncate an incomplete write at the end, and copy damaged bytes to quarantine. Idempotent.
 
-    What was read may have come out of the system's cache: it is synced before anything is built on it.
+    The data may have come from the system's cache, so it is synced before anything is built on it.
     """
     kept = set(disk.names("quarantine"))
     for segment, offset, size, _, is_tail in found.damages:
@@ -362,7 +330,7 @@ def _repair(disk: Disk, found: Recovered) -> None:
     for segment, offset in found.torn:  # or the next start, with newer segments, would take them for damage and count
         disk.erase(segment_path(segment), offset, HEAD_SIZE)
     last = max((segment.id for segment in found.segments), default=None)
-    if last is not None:
+    if last is not None and (found.checkpoint is None or last >= found.checkpoint):
         disk.truncate(segment_path(last), found.segments[last].size)
         disk.sync_folder(FOLDER)
 

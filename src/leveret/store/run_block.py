@@ -22,14 +22,20 @@ class Run(NamedTuple):
 
 
 class Block:
-    """A stretch of the runs; those from ``start`` on are live."""
+    """A stretch of the runs; those from ``start`` on are live. A frozen block belongs to a snapshot: it is replaced by
+    a copy before it changes."""
 
-    __slots__ = ("columns", "numbers", "places", "sequences", "sizes", "skips", "start")
+    __slots__ = ("columns", "is_frozen", "numbers", "places", "sequences", "sizes", "skips", "start")
 
     def __init__(self, columns: tuple[array[int], ...] | None = None) -> None:
         self.columns = columns or (array("Q"), array("Q"), array("I"), array("I"), array("Q"))
         self.sequences, self.places, self.skips, self.numbers, self.sizes = self.columns
         self.start = 0
+        self.is_frozen = False
+
+    def copy(self) -> Block:
+        """The live runs."""
+        return Block(tuple([column[self.start :] for column in self.columns]))
 
     def __len__(self) -> int:
         return len(self.sequences) - self.start
@@ -43,7 +49,7 @@ class Block:
         return first, bisect_left(sequences, end, first)
 
     def piece(self, at: int, sequence: int, end: int) -> Run:
-        """What of the run ``at`` lies in [sequence, end)."""
+        """The part of the run ``at`` in [sequence, end)."""
         first = self.sequences[at]
         number = self.numbers[at]
         place = self.places[at]
@@ -70,7 +76,7 @@ class Block:
         ]
 
     def pieces(self, first: int, last: int, sequence: int, end: int) -> list[Run]:
-        """What of the runs [first, last), all of which overlap, lies in [sequence, end)."""
+        """The parts of the runs [first, last), all of which overlap, in [sequence, end)."""
         if last - first == 1:
             return [self.piece(first, sequence, end)]
         found = self.runs(first, last)
@@ -100,7 +106,7 @@ class Block:
                 del column[first:last]
 
     def _behind(self, at: int, end: int) -> tuple[int, ...] | None:
-        """What of the run ``at`` lies from ``end`` on, as values for the columns."""
+        """The part of the run ``at`` from ``end`` on, as values for the columns."""
         done = end - self.sequences[at]
         number = self.numbers[at]
         if done >= number:

@@ -19,12 +19,13 @@ Rules of this file:
   when the front of the block goes.
 - The size of each message is not known, only that of the run: a cut shares it in proportion, as ``size * part //
   number`` counted from the front of the run, so that nothing is lost or counted twice.
+- A snapshot (``freeze``) shares the blocks with the index: a frozen block is copied before it changes (``_thawed``).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from leveret.store.run_block import OFFSET_BITS, OFFSETS, Block, Run
 
@@ -55,6 +56,28 @@ class RunIndex:
         for block in self._blocks:
             yield from block.runs(block.start, len(block.sequences))
 
+    def freeze(self) -> tuple[Block, ...]:
+        """The blocks as they are now; they will not change."""
+        for block in self._blocks:
+            block.is_frozen = True
+        return tuple(self._blocks)
+
+    def _thawed(self, at: int) -> Block:
+        """The block, as one that may change."""
+        block = self._blocks[at]
+        if block.is_frozen:
+            block = self._blocks[at] = block.copy()
+        return block
+
+    @classmethod
+    def of(cls, blocks: list[Block], count: int, size: int) -> RunIndex:
+        """From the blocks of a snapshot: of so many messages, of so many bytes."""
+        index = cls()
+        index._blocks = blocks
+        index._firsts = [block.sequences[block.start] for block in blocks]
+        index._count, index.bytes = count, size
+        return index
+
     def first(self) -> int | None:
         """Sequence of the first live message."""
         return self._blocks[0].sequences[self._blocks[0].start] if self._count else None
@@ -70,6 +93,15 @@ class RunIndex:
                 segment = place >> OFFSET_BITS
                 before = found.get(segment, (0, 0))
                 found[segment] = (before[0] + number, before[1] + size)
+        return found
+
+    def missing(self, segments: Container[int]) -> list[Run]:
+        """Runs that lie in none of these segments."""
+        found: list[Run] = []
+        for block in self._blocks:
+            if not all(id_ in segments for id_ in {place >> OFFSET_BITS for place in block.places[block.start :]}):
+                runs = block.runs(block.start, len(block.sequences))
+                found += [run for run in runs if run.segment not in segments]
         return found
 
     def covers(self, sequence: int, number: int) -> bool:
@@ -94,6 +126,7 @@ class RunIndex:
             if sequence < end:
                 raise ValueError(f"a run from {sequence} cannot follow messages up to {end - 1}")
             if sequence == end and block.places[-1] == place and block.skips[-1] + last == skip:
+                block = self._thawed(-1)
                 block.numbers[-1] = last + number
                 block.sizes[-1] += size
                 self._count += number
@@ -101,8 +134,10 @@ class RunIndex:
                 return
             if len(block.places) >= BLOCK_RUNS:
                 block = self._open(sequence)
+            elif block.is_frozen:
+                block = self._thawed(-1)
         else:
-            block = self._blocks[0] if self._blocks else self._open(sequence)
+            block = self._thawed(0) if self._blocks else self._open(sequence)
             self._firsts[0] = sequence
         block.places.append(place)  # before the others, as it refuses a segment that does not fit
         block.sequences.append(sequence)
@@ -127,6 +162,8 @@ class RunIndex:
         firsts = self._firsts
         at = 0 if len(firsts) == 1 or sequence < firsts[1] else bisect_right(firsts, sequence) - 1
         block = self._blocks[at]
+        if block.is_frozen:
+            block = self._thawed(at)
         sequences = block.sequences
         run = start = block.start
         if sequences[run] != sequence:
@@ -166,7 +203,8 @@ class RunIndex:
         if after < len(firsts) and firsts[after] < end:
             after = bisect_left(firsts, end, after)
         taken: list[Run] = []
-        for block in self._blocks[at:after]:
+        for place in range(at, after):
+            block = self._thawed(place)
             first, last = block.overlap(sequence, end)
             if first < last:
                 taken += block.pieces(first, last, sequence, end)
@@ -201,7 +239,7 @@ class RunIndex:
     def _settle(self, at: int) -> None:
         """Keep a block from growing too large, and many that hold next to nothing from staying."""
         blocks = self._blocks
-        block = blocks[at]
+        block = self._thawed(at)
         live = len(block)
         if live > BLOCK_RUNS:
             blocks.insert(at + 1, block.split())
@@ -212,13 +250,13 @@ class RunIndex:
             before = max(at - 1, 0)
             after = before + 1
             if len(blocks[before]) + len(blocks[after]) <= BLOCK_RUNS // 2:
-                blocks[before].take_over(blocks[after])
+                self._thawed(before).take_over(blocks[after])
                 del blocks[after], self._firsts[after]
 
     # ---- looking
 
     def live(self, sequence: int, number: int) -> list[Run]:
-        """What ``take`` would remove."""
+        """The pieces that ``take`` would remove."""
         found: list[Run] = []
         if number < 1:
             return found
@@ -267,7 +305,7 @@ class RunIndex:
         """These messages, all live and part of one run, now lie at the new place."""
         end = sequence + number
         index = self._block_of(sequence)
-        block = self._blocks[index] if self._blocks else Block()
+        block = self._thawed(index) if self._blocks else Block()
         at, last = block.overlap(sequence, end)
         piece = block.piece(at, sequence, end) if last - at == 1 else None
         if not piece or piece.number != number or number < 1:

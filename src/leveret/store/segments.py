@@ -1,8 +1,8 @@
-"""The segments of the journal, and what in them is still needed.
+"""The segments of the journal, and which of their records are still needed.
 
-A segment may go when three things are true: no message in it is live, no settle in it is needed (the segment with the
-settled message is gone), and no return in it counts (see store/reclaim.py for how the last of them are carried away).
-All numbers here are bytes, but for ``live``; content is counted once per queue it is in.
+A segment can be removed when three things are true: no message in it is live, no settle in it is needed (the segment
+with the settled message is gone), and no return in it counts (see store/reclaim.py for how the last of them are copied
+elsewhere). All numbers here are bytes, except ``live``; content is counted once per queue it is in.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Segment:
         self.after: set[int] = set()  # segments with old copies of what is here: settles name us, so they go first
         self.is_sealed = False  # nothing more is written into it
         self.is_safe = False  # sealed, and all of it is on disk
-        self.is_damaged = False  # or has old copies: what counts is better carried elsewhere soon
-        self.is_pinned = False  # what a group settles here is obeyed already, but the group waits for space
+        self.is_damaged = False  # or has old copies: reclaimed first
+        self.is_pinned = False  # a group that waits for disk space settles messages here
         self.is_going = False  # the writer is about to remove it
         self.is_stuck = False  # reclaim failed because live messages could not be read: the file is kept
 
@@ -71,7 +71,7 @@ class Segment:
 
     @property
     def is_bound(self) -> bool:
-        """It would not help to carry away what is in it."""
+        """Copying its live records would not free it."""
         return self.is_stuck or self.is_going or bool(self.after)
 
     @property
@@ -92,7 +92,7 @@ class Segments:
     def __len__(self) -> int:
         return len(self._all)
 
-    def __contains__(self, id_: int) -> bool:
+    def __contains__(self, id_: object) -> bool:
         return id_ in self._all
 
     def __getitem__(self, id_: int) -> Segment:
@@ -117,14 +117,14 @@ class Segments:
         return any(segment.is_ripe for segment in self)
 
     def take_dead(self) -> list[int]:
-        """Those whose files can be removed, oldest first. They are known here until they are gone."""
+        """The segments whose files can be removed, oldest first. They are listed until the files are gone."""
         dead = [segment for segment in self if segment.is_ripe]
         for segment in dead:
             segment.is_going = True
         return sorted(segment.id for segment in dead)
 
     def to_reclaim(self) -> int | None:
-        """The segment that gives back most for the least copying, if one is worth it."""
+        """The segment that frees most space for the least copying, if any is worth it."""
         sealed = [segment for segment in self if segment.is_safe and not segment.is_bound]
         best: tuple[float, int] | None = None
         for segment in sealed:

@@ -95,7 +95,7 @@ def _behind(run: Run) -> int:
 
 
 def cut(run: Run, start: int, stop: int) -> Run:
-    """What of the run lies in [start, stop)."""
+    """The part of the run in [start, stop)."""
     first = max(run.sequence, start)
     number = max(min(run.sequence + run.number, stop) - first, 0)
     if number == run.number:

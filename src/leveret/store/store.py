@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from leveret.clock import Clock
 from leveret.errors import StoreError
 from leveret.store.batch_queue import BatchWriter
+from leveret.store.checkpoints import Checkpoints
 from leveret.store.data_dir import DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
@@ -21,7 +22,8 @@ from leveret.store.journal import Journal
 from leveret.store.lane_log import LaneLog
 from leveret.store.pages import DiskPages
 from leveret.store.reclaim import Reclaim
-from leveret.store.recovery import Progress, Recovered, RecoveredLane, recover
+from leveret.store.recovered_lane import RecoveredLane
+from leveret.store.recovery import Progress, Recovered, recover
 from leveret.store.segments import Segments
 from leveret.store.spill import FOLDER as SPILL
 from leveret.store.writer import Writer
@@ -32,6 +34,9 @@ class StoreThreads(BatchWriter, Protocol):
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         """See Store.in_worker."""
+
+    def in_background(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        """The same in another thread, for what may take seconds."""
 
 
 class Opened(NamedTuple):
@@ -48,6 +53,7 @@ class Store:
         self.journal = Journal(Segments(segment_size), clock, always_sync=synced)
         self.pages = DiskPages(self.journal, self.disk, self.in_worker)
         self.reclaim = Reclaim(self.journal, self.disk, self.in_worker)
+        self.checkpoints = Checkpoints(self.journal, self.disk, self._in_background)
         self._threads: StoreThreads | None = None
         self.writer: Writer | None = None
         self._segment_size = segment_size
@@ -75,9 +81,9 @@ class Store:
         definitions = self._db.load()
         for name in self.disk.names(SPILL):
             self.disk.remove(f"{SPILL}/{name}")
-        recovered = recover(
-            self.disk, {queue.id for queue in definitions.queues}, self._segment_size, progress=progress
-        )
+        self.checkpoints.writer.lineage = lineage = self._folder.lineage
+        queues = {queue.id for queue in definitions.queues}
+        recovered = recover(self.disk, queues, self._segment_size, progress=progress, lineage=lineage)
         highest = max(definitions.highest_queue, recovered.highest_queue)
         self.writer = Writer(self.disk, self._db)
         is_new = not definitions.vhosts and not definitions.users
@@ -92,14 +98,23 @@ class Store:
         assert self._threads is not None
         self._threads.in_worker(job, done)
 
+    def _in_background(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        assert self._threads is not None
+        self._threads.in_background(job, done)
+
     def adopt(self, recovered: Recovered) -> list[RecoveredLane]:
         """On the loop: the journal continues after what was found. Returns the lanes that have messages or had some."""
         journal = self.journal
-        journal.resume(recovered.segments, recovered.next_segment, recovered.next_number)
+        journal.resume(recovered.segments, recovered.next_segment, recovered.next_number, recovered.highest_queue)
+        journal.layout.placed, journal.layout.work = (
+            recovered.bytes_read,
+            recovered.work,
+        )  # a crash would cost that again
         for key, lane in recovered.lanes.items():
             journal.layout.owed += lane.owed
             log = journal.lanes[key] = LaneLog()
-            log.index, log.tries, log.synced = lane.index, lane.tries, lane.tail
+            log.index, log.tries, log.deadlines = lane.index, lane.tries, lane.deadlines
+            log.synced = log.tail = lane.tail
             if not recovered.clean:
                 lane.redelivered_below = lane.tail
         return list(recovered.lanes.values())
@@ -116,11 +131,14 @@ class Store:
         self.writer = self._db = self._folder = None
 
     def close(self) -> None:
-        if self.writer is not None and self.journal.failure is None:
-            self.writer.close()
-        self.spare.close()
-        if self._db is not None:
-            self._db.close()
-        if self._folder is not None:
-            self._folder.close()
-        self.writer = self._db = self._folder = None
+        try:
+            if self.writer is not None and self.journal.failure is None:
+                self.writer.close()
+                self.checkpoints.write_last()
+        finally:
+            self.spare.close()
+            if self._db is not None:
+                self._db.close()
+            if self._folder is not None:
+                self._folder.close()
+            self.writer = self._db = self._folder = None

@@ -338,7 +338,7 @@ class StreamChunk:
         return self.starts[-1] + self.lengths[-1] - self.starts[0]
 
     def within(self, start: int, stop: int) -> StreamChunk:
-        """What of it lies in [start, stop), which is something."""
+        """The part of it in [start, stop), which is not empty."""
         skip, keep = max(start - self.first, 0), min(stop - self.first, self.number)
         if not skip and keep == self.number:
             return self

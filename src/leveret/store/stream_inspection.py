@@ -55,7 +55,7 @@ class LeftStream:
         self.next = max(self.next, segment.next)
 
     def _is_sealed(self, segment: StreamSegment, size: int) -> bool:
-        """Whether its index says that it was written to the end."""
+        """Whether its index shows that it was written to the end."""
         path = index_path(segment.stream, segment.first)
         sealed = StreamSegment(segment.stream, segment.first)
         sealed.size = size

@@ -49,7 +49,7 @@ def _is_known(disk: Disk, segment: StreamSegment) -> bool:
 
 
 def _repair(disk: Disk, segment: StreamSegment, damage: StreamDamage, *, is_last: bool) -> None:
-    """What was read may have come out of the system's cache: it is synced before anything is built on it."""
+    """The data may have come from the system's cache, so it is synced before anything is built on it."""
     size = disk.size(segment.path)
     gaps, torn = scan(disk, segment, size, may_be_torn=is_last)
     for gap in gaps:

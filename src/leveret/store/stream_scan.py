@@ -59,7 +59,7 @@ class SegmentWalk:
         self._base = 0  # position of data[0]
 
     def heads(self, at: int) -> Iterator[ChunkHead]:
-        """Of the chunks from ``at`` on, without a look at their bodies. The segment may grow meanwhile."""
+        """The heads of the chunks from ``at`` on; bodies are not read. The segment may grow meanwhile."""
         segment = self._segment
         while at < segment.size:
             self._fetch(at, HEAD_SIZE)
@@ -115,7 +115,7 @@ class SegmentWalk:
 
 
 def read_around(disk: ReadableDisk, path: str, at: int, size: int) -> bytes:
-    """What cannot be read is zeros, which no chunk is."""
+    """Unreadable blocks are replaced by zeros, which are no valid chunk."""
     try:
         return disk.read(path, at, size)
     except FileNotFoundError as problem:

@@ -89,7 +89,7 @@ class Writer:
         self._size += sum([len(buffer) for buffer in buffers])
 
     def _begin(self, segment: int) -> None:
-        """A new segment is whole and known on disk before the first record goes into it."""
+        """The head and the name of a new segment are synced before the first record is written."""
         self.close()
         path = segment_path(segment)
         self._handle = self._disk.create(path)
@@ -110,7 +110,7 @@ class Writer:
         self._unsynced = False
 
     def abandon(self, cut: bool) -> None:
-        """After a failure: let go of the file for good. ``cut`` it behind the last good record when the disk is full;
+        """After a failure: close the file for good. ``cut`` it behind the last good record when the disk is full;
         a file that the system failed to write or sync is left as it is."""
         handle, segment = self._handle, self._segment
         self._handle, self._segment, self._unsynced = None, 0, False

@@ -12,7 +12,7 @@ import pytest
 
 from leveret.errors import StoreError
 from leveret.store import data_dir as module
-from leveret.store.data_dir import FORMAT, DataDir, kept_still, read_format
+from leveret.store.data_dir import FORMAT, DataDir, kept_still, read_format, read_lineage
 
 GOOD = b"leveret data directory, format 1\n"
 
@@ -48,7 +48,7 @@ def test_new_directory_has_its_layout_and_is_for_its_owner_only(folder: DataDir,
     assert folder.meta == path / "meta.db"
     assert contents(path) == {
         "format": GOOD,
-        "lock": b"%d\n" % os.getpid(),
+        "lock": locked_by_us(path),
         "journal": None,
     }
     modes = {file.name: file.stat().st_mode & 0o777 for file in (path.parent, path, *path.iterdir())}
@@ -79,7 +79,7 @@ def test_second_broker_is_refused_while_the_first_one_runs(folder: DataDir, path
         "stop it, or choose another with --data-dir"
     )
     assert open_handles() == before
-    assert contents(path)["lock"] == b"%d\n" % os.getpid()
+    assert contents(path)["lock"] == locked_by_us(path)
     folder.close()
     DataDir.open(path).close()
 
@@ -88,7 +88,36 @@ def test_process_of_an_earlier_owner_is_overwritten_whole(path: Path) -> None:
     path.mkdir(parents=True)
     (path / "lock").write_text("12345678901234567890\n")
     DataDir.open(path).close()
-    assert contents(path)["lock"] == b"%d\n" % os.getpid()
+    assert contents(path)["lock"] == locked_by_us(path)
+
+
+def locked_by_us(path: Path) -> bytes:
+    """The process id, blanks up to the 20th byte, and the lineage."""
+    lineage = read_lineage(path)
+    assert lineage is not None
+    return f"{os.getpid()}\n".ljust(20).encode() + lineage + b"\n"
+
+
+def test_lineage_stays_from_run_to_run(path: Path) -> None:
+    first = DataDir.open(path)
+    first.close()
+    second = DataDir.open(path)
+    second.close()
+    assert first.lineage == second.lineage == read_lineage(path)
+    assert len(first.lineage) == 32
+
+
+@pytest.mark.parametrize("left", [b"4711\n", b"", b"4711\n" + b"x" * 60, b"\0" * 53])
+def test_lineage_ends_when_the_lock_is_written_without_it(path: Path, left: bytes) -> None:
+    """As a version that knows no checkpoints does: they must not be used any more."""
+    first = DataDir.open(path)
+    first.close()
+    (path / "lock").write_bytes(left)
+    assert read_lineage(path) is None
+    second = DataDir.open(path)
+    second.close()
+    assert second.lineage != first.lineage
+    assert read_lineage(path) == second.lineage
 
 
 def test_second_broker_is_refused_before_the_first_one_wrote_its_process(folder: DataDir, path: Path) -> None:
@@ -116,7 +145,7 @@ def test_lock_holds_between_processes_and_dies_with_its_owner(path: Path) -> Non
         other.kill()
         other.wait()
         DataDir.open(path).close()
-    assert contents(path)["lock"] == b"%d\n" % os.getpid()
+    assert contents(path)["lock"] == locked_by_us(path)
 
 
 def test_program_started_by_the_broker_does_not_inherit_the_lock(folder: DataDir) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
 import pytest
+from xxhash import xxh3_64_intdigest
 
 from leveret.errors import StoreError
 from leveret.store import inspection as module
+from leveret.store.checkpoint import FOOTER, checkpoint_path, checkpoints_on
 from leveret.store.definitions import Drop, QueueRow
 from leveret.store.disk import ReadableDisk
+from leveret.store.files import Files
 from leveret.store.inspection import Stored, inspect, read_contents
 from leveret.store.pages import Fetched, Pieces, fetch
 from leveret.store.recovery import Damaged
@@ -262,3 +266,45 @@ def test_a_long_queue_is_read_in_small_slices(path: Path, monkeypatch: pytest.Mo
     assert bodies(list(found)) == [b"%03d" % number * 30 for number in range(1, 300)]
     assert max(at_once) <= 2000
     assert len(at_once) > 10
+
+
+# ---- checkpoints
+
+
+def kept_messages(path: Path) -> Path:
+    """A directory with three messages in one run; its checkpoint."""
+    with KeptStore(path) as kept:
+        kept.declare((1, "mail"))
+        kept.publish(1, [b"a", b"b", b"c"])
+    (following,) = checkpoints_on(Files(path))
+    return path / checkpoint_path(following)
+
+
+def test_a_checkpoint_that_agrees_with_the_journal_is_no_fault(path: Path) -> None:
+    kept_messages(path)
+    found = inspect(path)
+    assert (found.contents.faults, found.messages) == ([], 3)
+
+
+def test_a_checkpoint_that_disagrees_with_the_journal_is_a_fault(path: Path) -> None:
+    file = kept_messages(path)
+    data = bytearray(file.read_bytes()[: -FOOTER.size])
+    assert data[-12:-8] == (3).to_bytes(4, sys.byteorder)
+    data[-12:-8] = (2).to_bytes(4, sys.byteorder)  # messages of the run
+    file.write_bytes(data + FOOTER.pack(len(data), xxh3_64_intdigest(bytes(data), int(file.stem))))
+    found = inspect(path)
+    assert not found.contents.is_sound
+    assert (
+        f"journal/{file.name} disagrees with the journal (queue 1, lane 0: other messages)" in found.contents.faults[0]
+    )
+    assert found.messages == 3, "counted without the checkpoint"
+
+
+def test_a_checkpoint_that_no_start_would_use_is_no_fault(path: Path) -> None:
+    file = kept_messages(path)
+    file.write_bytes(b"rubbish")
+    assert inspect(path).contents.is_sound
+    shutil.rmtree(path)
+    kept_messages(path)
+    (path / "lock").write_text("4711\n")
+    assert inspect(path).contents.is_sound

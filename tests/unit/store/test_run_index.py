@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from leveret.store.run_block import Run
+from leveret.store.run_block import Block, Run
 from leveret.store.run_index import BLOCK_RUNS, RunIndex
 
 
@@ -244,3 +244,62 @@ def test_a_range_covers_all_when_nothing_lives_outside_of_it() -> None:
     assert not index.covers(6, 9)
     assert not index.covers(5, 8)
     assert RunIndex().covers(1, 1)
+
+
+# ---- snapshots
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_frozen_block_never_changes(seed: int) -> None:
+    chance = random.Random(seed)
+    index, sequence = RunIndex(), 0
+    snapshots: list[tuple[list[list[Run]], tuple[Block, ...]]] = []
+    for _ in range(3000):
+        what = chance.random()
+        if what < 0.55:
+            number = chance.randint(1, 4)
+            index.append(sequence, number, 1 + sequence // 500, sequence % 500, 0, 10 * number)
+            sequence += number + chance.randint(0, 1)
+        elif what < 0.8:
+            index.take(chance.randrange(sequence + 1), chance.choice((1, 1, 3, 700)))
+        elif what < 0.95:
+            for run in index.live(chance.randrange(sequence + 1), 3)[:1]:
+                index.move(run.sequence, run.number, 99, sequence, 0)
+        elif what < 0.96:
+            blocks = index.freeze()
+            assert [run for block in blocks for run in runs_of(block)] == list(index)
+            snapshots.append(([runs_of(block) for block in blocks], blocks))
+    assert len(snapshots) > 10
+    for then, blocks in snapshots:
+        assert [runs_of(block) for block in blocks] == then
+
+
+def test_a_frozen_block_does_not_take_over_its_neighbour() -> None:
+    index = single_messages(4 * BLOCK_RUNS)
+    index.take(0, BLOCK_RUNS - 100)
+    blocks = index.freeze()
+    then = [runs_of(block) for block in blocks]
+    index.take(BLOCK_RUNS + 50, BLOCK_RUNS - 100)
+    assert len(index.freeze()) < len(blocks)
+    assert [runs_of(block) for block in blocks] == then
+
+
+def runs_of(block: Block) -> list[Run]:
+    return block.runs(block.start, len(block.sequences))
+
+
+def test_an_index_of_frozen_blocks_is_the_same_and_independent() -> None:
+    index = single_messages(5000)
+    index.take(0, 1500)
+    blocks = [block.copy() for block in index.freeze() if len(block)]
+    again = RunIndex.of(blocks, len(index), index.bytes)
+    assert list(again) == list(index)
+    assert again.take(1500, 10) == index.take(1500, 10)
+    again.append(9000, 1, 7, 7, 0, 3)
+    assert (len(again), again.bytes, again.first()) == (len(index) + 1, index.bytes + 3, 1510)
+
+
+def test_runs_in_segments_that_are_gone_are_found() -> None:
+    index = single_messages(5000)
+    assert index.missing(range(1, 6)) == []
+    assert [run.sequence for run in index.missing({1, 2, 4, 5})] == list(range(2000, 3000))

@@ -1,0 +1,322 @@
+"""When checkpoints are taken, and that a snapshot is of one moment whatever happens while it is taken."""
+
+from __future__ import annotations
+
+from errno import EIO, ENOSPC
+
+import pytest
+
+from leveret.message import NEVER
+from leveret.store import checkpoints
+from leveret.store.checkpoint import checkpoints_on, load
+from leveret.store.recovery import recover
+from tests.support.store_harness import StoreHarness, look, message
+
+FULL = 4096
+
+
+@pytest.fixture
+def harness() -> StoreHarness:
+    made = StoreHarness(full_size=FULL, checkpoint_every=3 * FULL)
+    made.begin()
+    return made
+
+
+def publish_until_due(harness: StoreHarness, queue: int) -> None:
+    """So much that a checkpoint begins with the next write."""
+    for n in range(1000):
+        harness.publish([queue], b"%04d" % n * 25)
+        harness.turn()
+        harness.write()
+        if harness.checkpoints.is_running:
+            return
+    raise AssertionError("no checkpoint begins")
+
+
+def test_a_checkpoint_is_taken_after_so_many_bytes(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    harness.rest()
+    publish_until_due(harness, queue)
+    assert harness.journal.layout.placed >= 3 * FULL
+    harness.rest()
+    (following,) = checkpoints_on(harness.disk)
+    assert look(harness.disk.copy(), FULL).recovered.checkpoint == following
+    for _ in range(200):
+        harness.publish([queue], b"x" * 100)
+        harness.rest()
+    assert checkpoints_on(harness.disk)[0] > following
+    assert len(checkpoints_on(harness.disk)) == 1
+
+
+def test_the_segment_in_front_is_at_least_half_full(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    for _ in range(300):
+        harness.publish([queue], b"x" * 100)
+        harness.rest()
+        for following in checkpoints_on(harness.disk):
+            assert harness.disk.size(f"journal/{following - 1:010d}.seg") >= FULL // 2
+
+
+def test_small_records_count_too(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "MOST_WORK", 40)
+    harness.checkpoints.every = 1 << 40
+    harness.checkpoints.schedule(0)
+    queue = harness.declare()
+    for _ in range(60):
+        harness.publish([queue], b"x" * 40)
+        harness.rest()
+    assert checkpoints_on(harness.disk)
+
+
+def test_after_a_large_one_the_next_is_due_later(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    harness.checkpoints.schedule(1 << 30)
+    for _ in range(200):
+        harness.publish([queue], b"x" * 100)
+        harness.rest()
+    assert not checkpoints_on(harness.disk)
+
+
+def test_a_snapshot_is_of_one_moment_although_the_lanes_change(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "STEP", 1)
+    queues = [harness.declare() for _ in range(10)]
+    for queue in queues:
+        harness.publish([queue], *[b"first %d" % n for n in range(20)])
+    harness.rest()
+    publish_until_due(harness, queues[0])
+    following = harness.journal.layout.end[0]
+    kept = harness.live(queues[0])
+    for n, queue in enumerate(queues):
+        if n % 3 == 0:
+            harness.settle(queue, 1 + n, 2 + n)
+        elif n % 3 == 1:
+            harness.journal.returned(queue, 0, 15, 1, 4)
+        else:
+            harness.publish([queue], b"later")
+        harness.turn()
+    harness.delete(queues[9])
+    harness.rest()
+    lanes = load(harness.disk, following).lanes
+    assert [len(lanes[queue << 8].live) for queue in queues] == [kept] + 9 * [20]
+    assert not any(lane.tries for lane in lanes.values())
+    found = look(harness.disk.copy(), FULL)
+    assert found.recovered.checkpoint == following
+    assert [len(found.bodies(queue)) for queue in queues] == [kept - 2, 20, 21, 18, 20, 21, 18, 20, 21, 0]
+    assert found.tries[queues[4], 0, 15] == 4
+
+
+def test_a_snapshot_is_taken_a_few_lanes_at_a_time(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "STEP", 10)
+    queues = [harness.declare() for _ in range(50)]
+    for queue in queues:
+        harness.publish([queue], b"one")
+    harness.rest()
+    publish_until_due(harness, queues[0])
+    steps, waiting = 0, len(harness.checkpoints._waiting)
+    while harness.checkpoints._waiting:
+        harness._work_in_background()
+        assert waiting - len(harness.checkpoints._waiting) <= 10
+        steps, waiting = steps + 1, len(harness.checkpoints._waiting)
+    assert steps >= 4
+
+
+@pytest.mark.parametrize("number", [ENOSPC, EIO])
+def test_a_snapshot_whose_records_were_not_written_is_dropped(harness: StoreHarness, number: int) -> None:
+    queue = harness.declare()
+    harness.rest()
+    publish_until_due(harness, queue)
+    following = harness.journal.layout.end[0]
+    harness.disk.fault = lambda kind, path: OSError(number, "no") if kind == "create" else None
+    harness.publish([queue], b"not written")
+    harness.turn()
+    harness.write()
+    harness.disk.fault = lambda kind, path: None
+    if number == ENOSPC:
+        harness.journal.space_returned()
+    harness.rest()
+    assert not harness.checkpoints.is_running
+    assert following not in checkpoints_on(harness.disk)
+    look(harness.disk.copy(), FULL)
+
+
+def test_a_file_that_cannot_be_written_is_tried_again_with_the_next_one(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    harness.rest()
+    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if path.endswith(".checkpoint") else None
+    publish_until_due(harness, queue)
+    harness.rest()
+    assert not checkpoints_on(harness.disk)
+    assert harness.journal.failure is None
+    harness.disk.fault = lambda kind, path: None
+    publish_until_due(harness, queue)
+    harness.rest()
+    assert checkpoints_on(harness.disk)
+
+
+def test_nothing_is_read_after_a_clean_shutdown(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    harness.publish([queue], b"a", b"b", b"c")
+    harness.journal.returned(queue, 0, 1, 1, 0)
+    harness.rest()
+    harness.settle(queue, 3)
+    harness.stop()
+    read: list[str] = []
+    image = harness.disk.copy()
+    image.fault = lambda kind, path: read.append(path) if kind == "read" else None  # type: ignore[func-returns-value]
+    found = recover(image, {queue}, FULL)
+    assert found.clean
+    (lane,) = found.lanes.values()
+    assert (lane.number(), lane.tail, lane.redelivered_below) == (2, 4, 2)
+    sizes = [image.size(path) for path in read if path.endswith(".seg")]
+    assert len(sizes) == len(harness.segments), "the last bytes of each, to identify it"
+    assert look(harness.disk.copy(), FULL).bodies(queue) == [b"a", b"b"]
+
+
+def test_a_shutdown_that_is_not_clean_writes_no_checkpoint(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    harness.rest()
+    harness.publish([queue], b"a")
+    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if kind == "append" else None
+    harness.turn()
+    harness.write()
+    harness.disk.fault = lambda kind, path: None
+    harness.journal.stop()
+    harness.checkpoints.write_last()
+    assert not checkpoints_on(harness.disk)
+
+
+def test_deadlines_of_messages_that_are_gone_do_not_pile_up(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    for n in range(400):
+        harness.send([queue], [message(b"x" * 80, deadline=1000.0 + n)])
+        harness.rest()
+        if n != 7:
+            harness.settle(queue, n + 1)
+    log = harness.journal.lanes[queue << 8]
+    assert len(log.deadlines) < 150
+    assert 8 in log.deadlines.sequences
+    harness.stop()
+    found = recover(harness.disk, {queue}, FULL).lanes[queue << 8]
+    assert [sequence for _, sequence in found.deadlines] == [8]
+
+
+def test_deadlines_survive_in_each_lane_of_a_priority_queue(harness: StoreHarness) -> None:
+    queue = harness.declare()
+    harness.send(
+        [queue],
+        [
+            message(b"low"),
+            message(b"high", priority=1, deadline=50.0),
+            message(b"low", deadline=60.0),
+            message(b"high", priority=1, deadline=NEVER),
+        ],
+        highest=1,
+    )
+    harness.rest()
+    harness.stop()
+    found = recover(harness.disk, {queue}, FULL)
+    assert found.checkpoint is not None
+    scanned = recover(harness.disk, {queue}, FULL, repair=False, lineage=None)
+    for lane, sequences in ((0, [2]), (1, [1])):
+        deadlines = list(found.lanes[queue << 8 | lane].deadlines)
+        assert [sequence for _, sequence in deadlines] == sequences
+        assert deadlines == list(scanned.lanes[queue << 8 | lane].deadlines)
+
+
+def test_a_start_that_cannot_use_a_checkpoint_removes_it(harness: StoreHarness) -> None:
+    """Its choice among copies may be another, and what it does then does not fit the checkpoint."""
+    queue = harness.declare()
+    harness.publish([queue], b"a")
+    harness.rest()
+    harness.stop()
+    assert recover(harness.disk, {queue}, FULL, repair=False, lineage=b"x" * 32).checkpoint is None
+    assert checkpoints_on(harness.disk)
+    assert recover(harness.disk, {queue}, FULL, lineage=b"x" * 32).checkpoint is None
+    assert not checkpoints_on(harness.disk)
+
+
+def test_a_start_that_had_to_read_much_takes_a_checkpoint_soon(harness: StoreHarness) -> None:
+    """Or a broker that crashes again and again would read more each time."""
+    queue = harness.declare()
+    harness.takes_checkpoints = False
+    for _ in range(300):
+        harness.publish([queue], b"x" * 100)
+        harness.rest()
+    again = StoreHarness(harness.disk.copy(), full_size=FULL, checkpoint_every=3 * FULL)
+    again.begin()
+    again.publish([queue], b"one")
+    again.rest()
+    (following,) = checkpoints_on(again.disk)
+    found = look(again.disk.copy(), FULL).recovered
+    assert found.checkpoint == following
+    assert found.bytes_read < FULL
+
+
+def test_a_deadline_counts_once_although_its_message_was_copied(harness: StoreHarness) -> None:
+    queue, other = harness.declare(), harness.declare()
+    harness.takes_checkpoints = False
+    harness.send([queue], [message(b"kept", deadline=70.0)])
+    harness.publish([other], *[b"x" * 100] * 30)
+    harness.rest()
+    harness.checkpoints.every = 1
+    harness.checkpoints.schedule(0)
+    harness.takes_checkpoints = True
+    harness.publish([other], b"y" * 3000)
+    harness.rest()
+    harness.takes_checkpoints = False
+    (following,) = checkpoints_on(harness.disk)
+    harness.settle(other, *range(1, 32))
+    harness.rest()
+    found = look(harness.disk.copy(), FULL).recovered
+    assert found.checkpoint == following
+    (run,) = found.lanes[queue << 8].index
+    assert run.segment >= following, "reclaim has copied it"
+    assert [sequence for _, sequence in found.lanes[queue << 8].deadlines] == [1]
+
+
+def copied_and_kept(harness: StoreHarness) -> int:
+    """A queue with one message in segment 1, which a checkpoint covers and reclaim has copied behind it; the file of
+    segment 1 cannot be removed."""
+    queue, other = harness.declare(), harness.declare()
+    harness.takes_checkpoints = False
+    harness.publish([queue], b"kept")
+    harness.publish([other], *[b"x" * 100] * 30)
+    harness.rest()
+    harness.checkpoints.every = 1
+    harness.checkpoints.schedule(0)
+    harness.takes_checkpoints = True
+    harness.publish([other], b"y" * 3000)
+    harness.rest()
+    harness.takes_checkpoints = False
+    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if kind == "remove" and "01.seg" in path else None
+    harness.settle(other, *range(1, 32))
+    harness.rest()
+    harness.disk.fault = lambda kind, path: None
+    assert "0000000001.seg" in harness.segments
+    (run,) = harness.journal.lanes[queue << 8].index
+    assert run.segment >= checkpoints_on(harness.disk)[0]
+    return queue
+
+
+def test_of_two_copies_the_older_one_counts_and_the_other_is_removed_first(harness: StoreHarness) -> None:
+    queue = copied_and_kept(harness)
+    (copy,) = harness.journal.lanes[queue << 8].index
+    found = look(harness.disk.copy(), FULL).recovered
+    assert found.checkpoint is not None
+    assert [run.segment for run in found.lanes[queue << 8].index] == [1]
+    assert found.segments[1].after == {copy.segment}
+    assert found.segments[copy.segment].is_damaged
+
+
+def test_a_settle_about_a_copy_is_owed_to_the_original(harness: StoreHarness) -> None:
+    """The copy is removed first, and the settle with it: then nothing would settle the original."""
+    queue = copied_and_kept(harness)
+    harness.settle(queue, 1)
+    harness.rest()
+    found = look(harness.disk.copy(), FULL).recovered
+    assert found.checkpoint is not None
+    lane = found.lanes[queue << 8]
+    assert lane.number() == 0
+    assert [(entry.sequence, entry.number, entry.about) for entry in lane.owed] == [(1, 1, 1)]
