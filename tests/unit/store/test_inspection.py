@@ -273,7 +273,7 @@ def test_a_long_queue_is_read_in_small_slices(path: Path, monkeypatch: pytest.Mo
 
 def kept_messages(path: Path) -> Path:
     """A directory with three messages in one run; its checkpoint."""
-    with KeptStore(path) as kept:
+    with SynchronousStore(path) as kept:
         kept.declare((1, "mail"))
         kept.publish(1, [b"a", b"b", b"c"])
     (following,) = checkpoints_on(Files(path))
