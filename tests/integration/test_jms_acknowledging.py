@@ -10,7 +10,7 @@ import leveret
 from leveret.client import Properties
 from leveret.client.jms import AckMode, Message, Queue
 from leveret.wire.fields import Table
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 Broker = leveret.Broker
 
@@ -19,7 +19,7 @@ Broker = leveret.Broker
 def test_auto_acks_as_receive_hands_over(leveret_broker: Broker) -> None:
     """STANDARD."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         consumer = await world.consumer(AckMode.AUTO)
         assert await world.bodies(consumer, 1) == [b"a"]
@@ -34,7 +34,7 @@ def test_auto_acks_as_receive_hands_over(leveret_broker: Broker) -> None:
 def test_auto_acks_after_the_listener_has_returned(leveret_broker: Broker) -> None:
     """Until then the message is on the delivered list."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
 
         async def listen(message: Message) -> None:
@@ -56,7 +56,7 @@ def test_auto_acks_after_the_listener_has_returned(leveret_broker: Broker) -> No
 
 @pytest.mark.feature("S1-09")
 def test_client_acks_everything_that_the_session_has_delivered(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.CLIENT)
         await world.put("a1", "a2", "a3", queue="a")
         await world.put("b1", "b2", queue="b")
@@ -78,7 +78,7 @@ def test_client_acks_everything_that_the_session_has_delivered(leveret_broker: B
 
 @pytest.mark.feature("S1-10")
 def test_dups_ok_acks_many_at_once_at_half_the_prefetch(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcdefgh")
         consumer = await world.consumer(AckMode.DUPS_OK, prefetch=6)
         await world.bodies(consumer, 2)
@@ -95,7 +95,7 @@ def test_dups_ok_acks_many_at_once_at_half_the_prefetch(leveret_broker: Broker) 
 
 @pytest.mark.feature("S1-15")
 def test_individual_acks_just_this_one_message(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b", "c")
         consumer = await world.consumer(AckMode.INDIVIDUAL)
         messages = [await consumer.receive() for _ in range(3)]
@@ -113,7 +113,7 @@ def test_individual_acks_just_this_one_message(leveret_broker: Broker) -> None:
 def test_the_window_moves_on_when_the_application_has_all_of_it(leveret_broker: Broker) -> None:
     """DELIVERED. The messages stay unacked; others come; never more than the prefetch waits in the client."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcdefghij")
         consumer = await world.consumer(AckMode.CLIENT, prefetch=3)
         for count in range(1, 11):
@@ -136,7 +136,7 @@ def test_the_window_moves_on_when_the_application_has_all_of_it(leveret_broker: 
 def test_what_expired_in_the_client_is_not_handed_over(leveret_broker: Broker) -> None:
     """EXPIRED. The persistent one goes to the dead letters, the other one is gone."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
         await world.channel.declare_queue("dead")
         await world.channel.declare_queue("q", durable=True, arguments=dead)

@@ -7,7 +7,7 @@ import pytest
 import leveret
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, InvalidSelector, Queue, Topic
 from leveret.client.jms.browser import QueueBrowser
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 
 async def browsed(browser: QueueBrowser) -> list[bytes]:
@@ -15,7 +15,7 @@ async def browsed(browser: QueueBrowser) -> list[bytes]:
 
 
 def test_a_browser_sees_all_messages_in_order_and_takes_none(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("1", "2", "3")
         session = await world.session()
         async with await session.create_browser(Queue("q")) as browser:
@@ -31,7 +31,7 @@ def test_a_browser_sees_all_messages_in_order_and_takes_none(leveret_broker: lev
 
 
 def test_a_browser_selects(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("red", headers={"colour": "red"})
         await world.put("blue", headers={"colour": "blue"})
         await world.put("none")
@@ -47,7 +47,7 @@ def test_a_browser_selects(leveret_broker: leveret.Broker) -> None:
 def test_a_browser_holds_no_more_than_its_limit_and_sees_nothing_that_came_later(
     leveret_broker: leveret.Broker,
 ) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("1", "2", "3")
         session = await world.session()
         assert await browsed(await session.create_browser(Queue("q"), limit=2)) == [b"1", b"2"]
@@ -61,7 +61,7 @@ def test_a_browser_holds_no_more_than_its_limit_and_sees_nothing_that_came_later
 
 
 def test_what_a_browser_holds_is_back_when_it_or_its_session_is_closed(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("1", "2")
         session, other = await world.session(), await world.session(AckMode.SESSION_TRANSACTED)
         browser = await session.create_browser(Queue("q"))
@@ -77,7 +77,7 @@ def test_what_a_browser_holds_is_back_when_it_or_its_session_is_closed(leveret_b
 
 
 def test_a_queue_that_is_not_there_yet_is_empty_and_a_topic_cannot_be_browsed(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         assert await browsed(await session.create_browser(Queue("new"))) == []
         with pytest.raises(InvalidDestination, match="only queues can be browsed"):

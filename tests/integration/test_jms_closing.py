@@ -8,7 +8,7 @@ import pytest
 
 import leveret
 from leveret.client.jms import AckMode, IllegalState, Layout, Message, Queue, TextMessage, Topic, blocking
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 
 @pytest.mark.parametrize("what", ["consumer", "session"])
@@ -16,7 +16,7 @@ from tests.support.jms_harness import JmsWorld, play
 def test_a_close_that_was_given_up_is_finished_by_the_next(leveret_broker: leveret.Broker, what: str) -> None:
     """Then everything is back in the queue, and nobody is subscribed."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
 
         async def listen(message: Message) -> None:
@@ -47,7 +47,7 @@ def test_a_close_that_was_given_up_is_finished_by_the_next(leveret_broker: lever
 def test_a_lazy_session_says_what_it_owes_as_its_connection_closes(leveret_broker: leveret.Broker) -> None:
     """What the application had does not come again; what it had not does, in its order."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcd")
         async with await world.connection.factory.create_connection() as lazy:
             await lazy.start()
@@ -62,7 +62,7 @@ def test_a_lazy_session_says_what_it_owes_as_its_connection_closes(leveret_broke
 def test_a_session_keeps_nothing_of_what_was_closed(leveret_broker: leveret.Broker) -> None:
     """A session that lives for months and looks into a queue now and then does not grow."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         for _ in range(5):
             async with await session.create_browser(Queue("q")), await session.create_requestor(Queue("q")):
@@ -74,7 +74,7 @@ def test_a_session_keeps_nothing_of_what_was_closed(leveret_broker: leveret.Brok
 
 
 def test_a_connection_does_not_remember_each_topic_that_it_sent_to(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         producer = await (await world.session()).create_producer()
         for number in range(20):
             await producer.send(TextMessage("x"), Topic(f"users.{number}"))

@@ -12,7 +12,7 @@ from leveret.client import Cancelled, ConnectionLost
 from leveret.client.address import parsed
 from leveret.client.jms import AckMode, ConnectionFactory, IllegalState, Message, Queue
 from leveret.errors import LoginRefused, NotFound
-from tests.support.jms_harness import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsHarness, body_of, play
 
 Broker = leveret.Broker
 
@@ -24,7 +24,7 @@ Broker = leveret.Broker
 def test_a_factory_makes_connections_which_make_sessions_which_make_the_rest(leveret_broker: Broker) -> None:
     """What a producer sends is stored, and a consumer of another session gets it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         sender = await world.session()
         producer = await sender.create_producer(Queue("q"))
         await producer.send(sender.create_text_message("hello"))
@@ -73,7 +73,7 @@ def test_a_factory_takes_a_uri_or_its_parts() -> None:
 def test_messages_come_by_receive_or_by_a_listener(leveret_broker: Broker) -> None:
     """Each consumer has its own line, whatever the others do."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         asked = await session.create_consumer(Queue("asked"))
         plain: list[bytes] = []
@@ -97,7 +97,7 @@ def test_messages_come_by_receive_or_by_a_listener(leveret_broker: Broker) -> No
 
 @pytest.mark.feature("S1-02")
 def test_receive_and_listener_exclude_each_other(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         listening = await world.consumer(listener=print)
         with pytest.raises(IllegalState, match="has a listener"):
             await listening.receive(0)
@@ -112,7 +112,7 @@ def test_receive_and_listener_exclude_each_other(leveret_broker: Broker) -> None
 
 
 def test_only_one_receive_at_a_time(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await world.consumer()
         first = asyncio.ensure_future(consumer.receive())
         await asyncio.sleep(0)
@@ -125,7 +125,7 @@ def test_only_one_receive_at_a_time(leveret_broker: Broker) -> None:
 
 
 def test_receive_returns_nothing_when_its_time_is_over(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         for prefetch in (10, 0):
             consumer = await world.consumer(prefetch=prefetch)
             asked = asyncio.ensure_future(consumer.receive(5))
@@ -143,7 +143,7 @@ def test_receive_returns_nothing_when_its_time_is_over(leveret_broker: Broker) -
 def test_nothing_is_dispatched_before_the_connection_is_started(leveret_broker: Broker) -> None:
     """Pushed messages wait in the session's line, then in the line of their consumer."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.connection.stop()
         heard: list[bytes] = []
         await world.put("a", "b")
@@ -168,7 +168,7 @@ def test_nothing_is_dispatched_before_the_connection_is_started(leveret_broker: 
 
 
 def test_stop_waits_for_the_listener_that_runs(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
         left: list[bytes] = []
 
@@ -195,7 +195,7 @@ def test_stop_waits_for_the_listener_that_runs(leveret_broker: Broker) -> None:
 
 @pytest.mark.feature("S3-17")
 def test_an_idle_session_keeps_its_messages_and_a_closed_one_gives_them_back(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b", "c")
         idle = await world.consumer(AckMode.CLIENT)
         assert await world.bodies(idle, 1) == [b"a"]
@@ -209,7 +209,7 @@ def test_an_idle_session_keeps_its_messages_and_a_closed_one_gives_them_back(lev
 
 
 def test_a_closed_consumer_gives_back_what_it_did_not_hand_over(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b", "c")
         consumer = await world.consumer(AckMode.CLIENT)
         await world.bodies(consumer, 1)
@@ -228,7 +228,7 @@ def test_a_closed_consumer_gives_back_what_it_did_not_hand_over(leveret_broker: 
 def test_a_close_waits_for_the_listener_that_runs(leveret_broker: Broker, what: str) -> None:
     """Its message is acked, since it returns; the next one is not handed over."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
         left: list[bytes] = []
 
@@ -254,7 +254,7 @@ def test_a_close_waits_for_the_listener_that_runs(leveret_broker: Broker, what: 
 
 
 def test_a_consumer_closed_while_the_connection_is_stopped_gives_everything_back(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         await world.connection.stop()
         consumer = await world.consumer()
@@ -267,7 +267,7 @@ def test_a_consumer_closed_while_the_connection_is_stopped_gives_everything_back
 
 @pytest.mark.feature("S3-23")
 def test_sessions_of_one_connection_do_not_interfere(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", queue="a")
         await world.put("b", queue="b")
         first = await world.consumer(AckMode.CLIENT, "a")
@@ -287,7 +287,7 @@ def test_sessions_of_one_connection_do_not_interfere(leveret_broker: Broker) -> 
 
 
 def test_a_close_ends_a_receive_that_waits(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         for prefetch in (10, 0):
             consumer = await world.consumer(prefetch=prefetch)
             asked = asyncio.ensure_future(consumer.receive())
@@ -301,7 +301,7 @@ def test_a_close_ends_a_receive_that_waits(leveret_broker: Broker) -> None:
 def test_a_session_closes_itself_from_its_listener(leveret_broker: Broker) -> None:
     """Its message was not acked at that time, and comes again elsewhere."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         closed = asyncio.Event()
 
@@ -319,7 +319,7 @@ def test_a_session_closes_itself_from_its_listener(leveret_broker: Broker) -> No
 
 
 def test_a_queue_that_is_deleted_ends_its_consumers(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         told: list[Exception] = []
         world.connection.exception_listener = told.append
         for prefetch in (10, 0):
@@ -335,7 +335,7 @@ def test_a_queue_that_is_deleted_ends_its_consumers(leveret_broker: Broker) -> N
 
 
 def test_a_lost_connection_is_told_once_and_ends_every_receive(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         told: list[Exception] = []
         world.connection.exception_listener = told.append
         consumers = [await world.consumer(), await world.consumer()]

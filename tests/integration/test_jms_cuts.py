@@ -11,7 +11,7 @@ import leveret
 from leveret.client import Properties
 from leveret.client.errors import Cancelled, TransactionRolledBack
 from leveret.client.jms import AckMode, Message, Queue, RedeliveryPolicy
-from tests.support.jms_harness import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsHarness, body_of, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)
@@ -27,7 +27,7 @@ def failover(broker: Broker) -> str:
 def test_what_waited_in_the_client_comes_once_after_a_cut(leveret_broker: Broker, ids: bool) -> None:
     """Known by their ids, or forgotten by the client and delivered again."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.channel.declare_queue("q", durable=True)
         for name in "abcd":
             leveret_broker.vhost().publish("", "q", name.encode(), Properties(message_id=name if ids else None))
@@ -47,7 +47,7 @@ def test_what_waited_in_the_client_comes_once_after_a_cut(leveret_broker: Broker
 def test_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: Broker, looks: bool) -> None:
     """It was lost again while the other channels were opened; nobody was told that it had been there."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a")
         consumer = await world.consumer(AckMode.CLIENT)
         await world.until(lambda: bool(consumer.unconsumed))
@@ -79,7 +79,7 @@ def test_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: 
 
 @pytest.mark.feature("S3-08")
 def test_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await world.consumer(prefetch=0)
         asked = asyncio.ensure_future(consumer.receive())
         while (await world.channel.declare_queue("q", passive=True)).consumer_count != 1:
@@ -99,7 +99,7 @@ def test_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> None:
 def test_a_pull_goes_on_after_a_cut_though_a_message_is_in_hand(leveret_broker: Broker, is_leveret: bool) -> None:
     """The broker answers the request by what the application has; so the client has to ask again."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         world.connection.registrar.is_leveret = is_leveret
         await world.put("a")
         consumer = await world.consumer(AckMode.CLIENT, prefetch=0)
@@ -116,7 +116,7 @@ def test_a_pull_goes_on_after_a_cut_though_a_message_is_in_hand(leveret_broker: 
 
 
 def test_a_pull_whose_queue_is_deleted_after_a_cut_is_told_so(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await world.consumer(prefetch=0)
         asked = asyncio.ensure_future(consumer.receive())
         await world.subscribed()
@@ -134,7 +134,7 @@ def test_a_pull_whose_queue_is_deleted_after_a_cut_is_told_so(leveret_broker: Br
 def test_the_window_moves_on_after_a_cut(leveret_broker: Broker, mode: AckMode, held: int) -> None:
     """What is in hand comes again unseen, uses up windows of the broker, and so counts."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcdefghi")
         consumer = await world.consumer(mode, prefetch=2)
         session = consumer.session
@@ -155,7 +155,7 @@ def test_the_window_moves_on_after_a_cut(leveret_broker: Broker, mode: AckMode, 
 def test_acks_after_a_cut_make_room(leveret_broker: Broker) -> None:
     """Of what was in hand, some of it not even delivered again yet."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcdefgh")
         consumer = await world.consumer(AckMode.INDIVIDUAL, prefetch=2)
         messages = [await consumer.receive() for _ in range(5)]
@@ -169,7 +169,7 @@ def test_acks_after_a_cut_make_room(leveret_broker: Broker) -> None:
 
 @pytest.mark.feature("S3-08")
 def test_a_listener_goes_on_after_a_cut(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         got: list[object] = []
 
         def listen(message: Message) -> None:
@@ -193,7 +193,7 @@ def test_a_listener_goes_on_after_a_cut(leveret_broker: Broker) -> None:
 def test_a_transaction_that_was_cut_is_rolled_back_as_a_whole(leveret_broker: Broker, ends_with: str) -> None:
     """Its messages come again, its sends are forgotten, and the next transaction is sound."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b", "c")
         consumer = await world.consumer(TRANSACTED, prefetch=2)
         session = consumer.session
@@ -223,7 +223,7 @@ def test_a_transaction_that_was_cut_is_rolled_back_as_a_whole(leveret_broker: Br
 def test_what_came_after_the_cut_is_not_lost_with_the_transaction(leveret_broker: Broker) -> None:
     """Messages of both lives in one transaction."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         consumer = await world.consumer(TRANSACTED)
         assert await world.bodies(consumer, 1) == [b"a"]
@@ -242,7 +242,7 @@ def test_what_came_after_the_cut_is_not_lost_with_the_transaction(leveret_broker
 def test_what_was_received_after_the_sends_were_lost_comes_again(leveret_broker: Broker) -> None:
     """The sends of the transaction went with the connection; the messages are of the new one."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(TRANSACTED)
         producer = await session.create_producer(Queue("out"))
         await producer.send(session.create_text_message("lost"))
@@ -264,7 +264,7 @@ def test_what_was_received_after_the_sends_were_lost_comes_again(leveret_broker:
 def test_what_a_lost_commit_had_settled_aside_is_settled_nevertheless(leveret_broker: Broker) -> None:
     """The expired one of the new connection does not stay with the session."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(TRANSACTED)
         producer = await session.create_producer(Queue("out"))
         await producer.send(session.create_text_message("lost"))
@@ -290,7 +290,7 @@ def test_what_a_lost_commit_had_settled_aside_is_settled_nevertheless(leveret_br
 def test_what_was_to_be_settled_aside_and_was_cut_comes_again(leveret_broker: Broker, ends_with: str) -> None:
     """Nothing can be said to it; the transaction that had nothing else is sound."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("old", expiration="60000")
         consumer = await world.consumer(TRANSACTED)
         session = consumer.session

@@ -8,7 +8,7 @@ import pytest
 
 import leveret
 from leveret.client.jms import AckMode, IllegalState, Queue
-from tests.support.jms_harness import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsHarness, body_of, play
 
 Broker = leveret.Broker
 
@@ -17,7 +17,7 @@ Broker = leveret.Broker
 def test_at_most_the_prefetch_is_pushed_ahead(leveret_broker: Broker) -> None:
     """1000 unless told otherwise; more come only after acks."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.channel.declare_queue("q", durable=True)
         for number in range(1005):
             world.channel.send(b"%d" % number, "", "q")
@@ -31,7 +31,7 @@ def test_at_most_the_prefetch_is_pushed_ahead(leveret_broker: Broker) -> None:
 
 
 def test_prefetch_is_chosen_by_call_destination_or_factory(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         assert (await session.create_consumer(Queue("q"))).prefetch == 7
         named = Queue("q?consumer.prefetchSize=3")
@@ -47,7 +47,7 @@ def test_prefetch_is_chosen_by_call_destination_or_factory(leveret_broker: Broke
 def test_pull_takes_one_message_per_request(leveret_broker: Broker) -> None:
     """Nothing waits in the client, so who comes later finds the whole backlog."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcd")
         first = await world.consumer(AckMode.CLIENT, prefetch=0)
         assert await world.counts(first.session) == (4, 0)
@@ -66,7 +66,7 @@ def test_pull_takes_one_message_per_request(leveret_broker: Broker) -> None:
 def test_pull_waits_at_the_broker_when_the_queue_is_empty(leveret_broker: Broker) -> None:
     """One message answers the request; what follows it stays in the queue. Nobody polls."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await world.consumer(prefetch=0)
         asked = asyncio.ensure_future(consumer.receive())
         await world.subscribed()
@@ -83,7 +83,7 @@ def test_pull_waits_at_the_broker_when_the_queue_is_empty(leveret_broker: Broker
 def test_pull_works_without_the_brokers_help_too(leveret_broker: Broker, is_leveret: bool) -> None:
     """Against a broker that does not know x-pull-one the consumer is cancelled after its message."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         world.connection.registrar.is_leveret = is_leveret
         consumer = await world.consumer(AckMode.CLIENT, prefetch=0)
         for name in ("a", "b"):
@@ -98,7 +98,7 @@ def test_pull_works_without_the_brokers_help_too(leveret_broker: Broker, is_leve
 
 
 def test_a_pull_that_is_given_up_is_taken_back(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await world.consumer(prefetch=0)
         asked = asyncio.ensure_future(consumer.receive())
         await world.subscribed()
@@ -117,7 +117,7 @@ def test_a_pull_that_is_given_up_is_taken_back(leveret_broker: Broker) -> None:
 def test_a_selector_chooses_from_a_queue(leveret_broker: Broker) -> None:
     """Pushed and pulled; what is not wanted stays for others."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         for colour in ("red", "blue", "red"):
             await world.put(colour, headers={"colour": colour})
         pushed = await world.consumer(selector="colour = 'blue'")

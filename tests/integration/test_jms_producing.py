@@ -11,15 +11,15 @@ from leveret.client.errors import Nacked
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, Layout, MessageFormatError, Queue, Topic
 from leveret.client.jms.messages import NON_PERSISTENT, MapMessage, Message, TextMessage
 from leveret.client.jms.producer import Producer
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 
-async def producer(world: JmsWorld, queue: str | None = "q", mode: AckMode = AckMode.AUTO) -> Producer:
+async def producer(world: JmsHarness, queue: str | None = "q", mode: AckMode = AckMode.AUTO) -> Producer:
     session = await world.session(mode)
     return await session.create_producer(None if queue is None else Queue(queue))
 
 
-async def sent_and_received(world: JmsWorld, message: Message, **terms: float) -> Message:
+async def sent_and_received(world: JmsHarness, message: Message, **terms: float) -> Message:
     await (await producer(world)).send(message, **terms)  # type: ignore[arg-type]
     back = await (await world.consumer()).receive()
     assert back is not None
@@ -30,7 +30,7 @@ async def sent_and_received(world: JmsWorld, message: Message, **terms: float) -
 def test_messages_of_a_session_reach_a_consumer(leveret_broker: leveret.Broker) -> None:
     """S3-02: factory, connection, session, producer and consumer; the broker stores and delivers."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         send = await session.create_producer(session.create_queue("q"))
         texts = [session.create_text_message(f"{number}") for number in range(3)]
@@ -46,7 +46,7 @@ def test_messages_of_a_session_reach_a_consumer(leveret_broker: leveret.Broker) 
 
 
 def test_the_client_stamps_what_it_sends(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         message = TextMessage("x")
         message.correlation_id, message.type, message.group_id = "c", "order", "g"
         message.properties["weight"] = 3
@@ -64,7 +64,7 @@ def test_the_client_stamps_what_it_sends(leveret_broker: leveret.Broker) -> None
 
 
 def test_each_message_has_an_id_and_a_time_unless_they_are_switched_off(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         one, two, bare = TextMessage("1"), TextMessage("2"), TextMessage("3")
         await send.send(one)
@@ -83,7 +83,7 @@ def test_each_message_has_an_id_and_a_time_unless_they_are_switched_off(leveret_
 
 
 def test_what_a_producer_is_set_to_holds_for_its_messages(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         send.delivery_mode, send.priority, send.time_to_live = NON_PERSISTENT, 9, 30
         usual, special = TextMessage("usual"), TextMessage("special")
@@ -98,7 +98,7 @@ def test_what_a_producer_is_set_to_holds_for_its_messages(leveret_broker: levere
 
 
 def test_a_message_dies_when_its_time_is_over(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         await send.send(TextMessage("short"), time_to_live=10)
         await send.send(TextMessage("long"), time_to_live=100)
@@ -109,7 +109,7 @@ def test_a_message_dies_when_its_time_is_over(leveret_broker: leveret.Broker) ->
 
 
 def test_a_delayed_message_comes_when_it_is_due(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         await send.send(TextMessage("later"), delivery_delay=60, time_to_live=90)
         vhost = leveret_broker.vhost()
@@ -136,7 +136,7 @@ def test_a_delayed_message_comes_when_it_is_due(leveret_broker: leveret.Broker) 
 def test_terms_that_make_no_sense_are_refused(
     terms: dict[str, int], problem: str, leveret_broker: leveret.Broker
 ) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         with pytest.raises(MessageFormatError, match=problem):
             await send.send(TextMessage("x"), **terms)  # type: ignore[arg-type]
@@ -146,7 +146,7 @@ def test_terms_that_make_no_sense_are_refused(
 
 
 def test_a_header_that_cannot_be_sent_is_refused_and_harms_nobody(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         long, half = TextMessage("x"), TextMessage("x")
         long.correlation_id = "x" * 256
@@ -165,7 +165,7 @@ def test_a_header_that_cannot_be_sent_is_refused_and_harms_nobody(leveret_broker
 
 
 def test_a_queue_is_declared_durable_at_its_first_use(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world, None)
         await send.send(TextMessage("x"), Queue("new"))
         same = await world.channel.declare_queue("new", durable=True, arguments={"x-max-priority": 9})  # else 406
@@ -177,7 +177,7 @@ def test_a_queue_is_declared_durable_at_its_first_use(leveret_broker: leveret.Br
 def test_a_queue_that_is_there_with_other_arguments_is_used_as_it_is(leveret_broker: leveret.Broker) -> None:
     leveret_broker.vhost().declare_queue("theirs", arguments={"x-max-length": 5})
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world, "theirs")
         await send.send(TextMessage("x"))
         assert leveret_broker.vhost().message_count("theirs") == 1
@@ -186,7 +186,7 @@ def test_a_queue_that_is_there_with_other_arguments_is_used_as_it_is(leveret_bro
 
 
 def test_a_queue_that_was_deleted_meanwhile_is_declared_again(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         await send.send(TextMessage("gone"))
         leveret_broker.vhost().delete_queue("q")
@@ -197,7 +197,7 @@ def test_a_queue_that_was_deleted_meanwhile_is_declared_again(leveret_broker: le
 
 
 def test_an_answer_to_nowhere_is_an_error_and_no_loss(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world, None)
         with pytest.raises(InvalidDestination, match="queue 'nowhere' is not there"):
             await send.send(TextMessage("x"), Queue("nowhere", is_ours=False))
@@ -206,7 +206,7 @@ def test_an_answer_to_nowhere_is_an_error_and_no_loss(leveret_broker: leveret.Br
 
 
 def test_where_queues_are_not_declared_they_must_be_there(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         with pytest.raises(InvalidDestination, match="queue 'q' is not there"):
             await send.send(TextMessage("x"))
@@ -218,7 +218,7 @@ def test_where_queues_are_not_declared_they_must_be_there(leveret_broker: levere
 
 
 def test_a_producer_sends_where_it_was_made_for(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send, free = await producer(world), await producer(world, None)
         with pytest.raises(InvalidDestination, match="is for Queue"):
             await send.send(TextMessage("x"), Queue("other"))
@@ -234,7 +234,7 @@ def test_a_producer_sends_where_it_was_made_for(leveret_broker: leveret.Broker) 
 
 
 def test_nothing_is_sent_after_the_session_is_closed(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         await send.send(TextMessage("x"))
         await world.connection._sessions[-1].close()
@@ -248,7 +248,7 @@ def test_nothing_is_sent_after_the_session_is_closed(leveret_broker: leveret.Bro
 
 
 def test_a_message_that_the_broker_does_not_take_is_an_error(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         await send.send(TextMessage("fits"))
         with pytest.raises(Nacked):
@@ -262,7 +262,7 @@ def test_a_message_that_the_broker_does_not_take_is_an_error(leveret_broker: lev
 def test_a_map_without_fields_is_a_message(leveret_broker: leveret.Broker) -> None:
     """It has no length, and is received all the same."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         await (await session.create_producer(Queue("q"))).send(session.create_map_message())
         consumer = await session.create_consumer(Queue("q"))
@@ -273,7 +273,7 @@ def test_a_map_without_fields_is_a_message(leveret_broker: leveret.Broker) -> No
 
 
 def test_many_messages_can_be_sent_at_once(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         send = await producer(world)
         await asyncio.gather(*(send.send(TextMessage(f"{number}")) for number in range(200)))
         assert leveret_broker.vhost().message_count("q") == 200
@@ -287,7 +287,7 @@ def test_many_messages_can_be_sent_at_once(leveret_broker: leveret.Broker) -> No
 def test_sends_of_a_transaction_are_there_at_its_commit(leveret_broker: leveret.Broker) -> None:
     """S1-07: and what was rolled back never is."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)
         send = await session.create_producer(Queue("q"))
         await send.send(TextMessage("dropped"))
@@ -302,7 +302,7 @@ def test_sends_of_a_transaction_are_there_at_its_commit(leveret_broker: leveret.
 
 
 def test_a_commit_tells_of_messages_that_no_queue_took(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)
         send = await session.create_producer()
         await world.put(queue="stays")

@@ -11,7 +11,7 @@ import pytest
 import leveret
 from leveret.client.jms import AckMode, IllegalState, Message, Queue, RedeliveryPolicy
 from leveret.wire.fields import Table
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)
@@ -45,7 +45,7 @@ class Stumbler:
 def test_recover_brings_back_what_was_not_acknowledged_in_its_order(leveret_broker: Broker) -> None:
     """REDELIVERED; the whole delivered list, before what was behind it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcd")
         consumer = await world.consumer(AckMode.CLIENT)
         first = await consumer.receive()
@@ -66,7 +66,7 @@ def test_recover_brings_back_what_was_not_acknowledged_in_its_order(leveret_brok
 
 @pytest.mark.feature("S1-19")
 def test_what_was_never_acknowledged_comes_again_elsewhere(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a")
         consumer = await world.consumer(AckMode.CLIENT)
         await world.bodies(consumer, 1)
@@ -80,7 +80,7 @@ def test_what_was_never_acknowledged_comes_again_elsewhere(leveret_broker: Broke
 
 @pytest.mark.feature("S3-22")
 def test_the_clients_count_starts_anew_and_the_brokers_does_not(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.channel.declare_queue("q", durable=True, arguments={"x-delivery-limit": 10})
         await world.channel.publish(b"a", "", "q")
         consumer = await world.consumer(AckMode.CLIENT)
@@ -101,7 +101,7 @@ def test_the_clients_count_starts_anew_and_the_brokers_does_not(leveret_broker: 
 def test_a_listener_that_raises_gets_its_message_again_first(leveret_broker: Broker) -> None:
     """Counted; nothing is acked before it succeeds, and the order stays."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         listener = Stumbler("b", times=2)
         await world.consumer(AckMode.AUTO, listener=listener)
@@ -124,7 +124,7 @@ def test_a_listener_that_raises_gets_its_message_again_first(leveret_broker: Bro
 def test_retries_wait_longer_and_longer_and_hold_up_what_is_behind(leveret_broker: Broker) -> None:
     """The delays of the policy, by the scheduler."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         listener = Stumbler("a", times=4)
         await world.consumer(AckMode.AUTO, listener=listener)
@@ -146,7 +146,7 @@ def test_retries_wait_longer_and_longer_and_hold_up_what_is_behind(leveret_broke
 
 
 def test_a_retry_that_does_not_block_lets_others_pass(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         listener = Stumbler("a")
         await world.consumer(AckMode.AUTO, listener=listener)
@@ -161,7 +161,7 @@ def test_a_retry_that_does_not_block_lets_others_pass(leveret_broker: Broker) ->
 def test_after_six_redeliveries_a_message_is_poison(leveret_broker: Broker) -> None:
     """Seven deliveries; then it is rejected, so that the broker's dead letters have it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.channel.declare_queue("dead")
         await world.channel.declare_queue("q", durable=True, arguments=DEAD)
         world.channel.send(b"bad", "", "q")
@@ -180,7 +180,7 @@ def test_after_six_redeliveries_a_message_is_poison(leveret_broker: Broker) -> N
 
 
 def test_only_what_failed_too_often_is_given_up(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("old", "new")
         consumer = await world.consumer(AckMode.CLIENT)
         await world.bodies(consumer, 1)
@@ -194,7 +194,7 @@ def test_only_what_failed_too_often_is_given_up(leveret_broker: Broker) -> None:
 
 
 def test_individual_retries_the_one_that_failed(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         listener = Stumbler("b")
         await world.consumer(AckMode.INDIVIDUAL, listener=listener)
@@ -205,7 +205,7 @@ def test_individual_retries_the_one_that_failed(leveret_broker: Broker) -> None:
 
 
 def test_client_goes_on_after_a_listener_that_raised_and_recover_has_it(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"ab")
         listener = Stumbler("a")
         consumer = await world.consumer(AckMode.CLIENT, listener=listener)
@@ -217,7 +217,7 @@ def test_client_goes_on_after_a_listener_that_raised_and_recover_has_it(leveret_
 
 
 def test_dups_ok_retries_only_what_failed(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         listener = Stumbler("b")
         await world.consumer(AckMode.DUPS_OK, listener=listener)
@@ -229,7 +229,7 @@ def test_dups_ok_retries_only_what_failed(leveret_broker: Broker) -> None:
 
 
 def test_recover_within_a_listener_keeps_its_message_unacked(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.AUTO)
         got: list[int] = []
 
@@ -248,7 +248,7 @@ def test_recover_within_a_listener_keeps_its_message_unacked(leveret_broker: Bro
 
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_closing_gives_back_what_waits_for_its_retry(leveret_broker: Broker, non_blocking: bool) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         listener = Stumbler("a", "b")
         consumer = await world.consumer(AckMode.AUTO, listener=listener)
@@ -267,7 +267,7 @@ def test_closing_gives_back_what_waits_for_its_retry(leveret_broker: Broker, non
 def test_a_message_that_cannot_be_read_is_poison(leveret_broker: Broker) -> None:
     """Whose headers are no table; nobody could ever consume it, and it must not stand in the way."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("first")
         broken = b"\x20\x00" + b"\x00\x00\x00\x04" + b"\x02ab!"
         send_raw(world, broken)
@@ -279,7 +279,7 @@ def test_a_message_that_cannot_be_read_is_poison(leveret_broker: Broker) -> None
     play(leveret_broker, scene)
 
 
-def send_raw(world: JmsWorld, properties: bytes) -> None:
+def send_raw(world: JmsHarness, properties: bytes) -> None:
     from leveret.wire.frames import content_frames, method_frame
     from leveret.wire.methods import BasicPublish
 
@@ -291,7 +291,7 @@ def send_raw(world: JmsWorld, properties: bytes) -> None:
 
 
 def test_recover_is_not_for_transactions(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)
         with pytest.raises(IllegalState, match="rollback"):
             await session.recover()
@@ -300,7 +300,7 @@ def test_recover_is_not_for_transactions(leveret_broker: Broker) -> None:
 
 
 def test_a_listener_whose_work_was_cancelled_has_failed(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         counts: list[int] = []
 
         async def listen(message: Message) -> None:

@@ -20,12 +20,12 @@ from leveret.client.jms import (
     Topic,
 )
 from leveret.errors import NotFound
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 Broker = leveret.Broker
 
 
-async def still_works(world: JmsWorld, consumer: MessageConsumer) -> None:
+async def still_works(world: JmsHarness, consumer: MessageConsumer) -> None:
     """It has its session, and the message that it holds."""
     await world.put("still")
     assert await world.bodies(consumer, 1) == [b"still"]
@@ -34,7 +34,7 @@ async def still_works(world: JmsWorld, consumer: MessageConsumer) -> None:
 
 
 def test_a_durable_subscription_in_use_is_refused_and_the_session_lives(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await (await world.session()).create_durable_subscriber(Topic("t"), "s")
         consumer = await world.consumer(AckMode.CLIENT)
         with pytest.raises(IllegalState, match="'subscription:me:s' has a consumer already, and is for one"):
@@ -48,7 +48,7 @@ def test_a_durable_subscription_in_use_is_refused_and_the_session_lives(leveret_
 def test_a_durable_subscription_that_is_pulled_from_is_in_use_too(leveret_broker: Broker) -> None:
     """The broker sees no consumer between two receives; the connection does."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session, other = await world.session(), await world.session()
         pulls = await session.create_consumer(Topic("t"), subscription="s", prefetch=0)
         for topic in ("t", "another"):
@@ -71,7 +71,7 @@ def test_a_durable_subscription_that_is_pulled_from_is_in_use_too(leveret_broker
 
 
 def test_a_subscription_that_could_not_be_made_is_not_in_use(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         async with await ConnectionFactory(leveret_broker.amqp_url, client_id="me").create_connection() as elsewhere:
             await (await elsewhere.create_session()).create_durable_subscriber(Topic("t"), "s")
@@ -87,7 +87,7 @@ def test_a_subscription_that_could_not_be_made_is_not_in_use(leveret_broker: Bro
 def test_an_exclusive_pull_is_refused(leveret_broker: Broker) -> None:
     """It is no consumer between two receives, so others could be served then."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         with pytest.raises(IllegalState, match=r"consumer\.exclusive of 'q' needs a prefetch of at least 1"):
             await session.create_consumer(Queue("q?consumer.exclusive=true&consumer.prefetchSize=0"))
@@ -96,7 +96,7 @@ def test_an_exclusive_pull_is_refused(leveret_broker: Broker) -> None:
 
 
 def test_a_queue_of_another_connection_is_refused_and_the_session_lives(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await world.consumer(AckMode.CLIENT)
         async with await ConnectionFactory(leveret_broker.amqp_url).create_connection() as other:
             theirs = await (await other.create_session()).create_temporary_queue()
@@ -108,7 +108,7 @@ def test_a_queue_of_another_connection_is_refused_and_the_session_lives(leveret_
 
 
 def test_a_temporary_queue_is_not_deleted_under_its_consumer(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         queue = await session.create_temporary_queue()
         consumer = await session.create_consumer(queue)
@@ -126,7 +126,7 @@ def test_a_temporary_queue_is_not_deleted_under_its_consumer(leveret_broker: Bro
 
 @pytest.mark.parametrize("name", ["q", "q?consumer.noLocal=true"])
 def test_no_local_is_for_topics(leveret_broker: Broker, name: str) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         with pytest.raises(InvalidDestination, match="noLocal is for topics"):
             await (await world.session()).create_consumer(Queue(name), no_local="?" not in name)
 
@@ -134,7 +134,7 @@ def test_no_local_is_for_topics(leveret_broker: Broker, name: str) -> None:
 
 
 def test_a_long_name_of_a_subscription_is_refused_by_name(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         with pytest.raises(InvalidDestination, match="1 to 255 bytes"):
             await (await world.session()).create_durable_subscriber(Topic("t"), "s" * 250)
 
@@ -145,7 +145,7 @@ def test_a_long_name_of_a_subscription_is_refused_by_name(leveret_broker: Broker
 def test_a_mode_may_be_a_plain_number(leveret_broker: Broker) -> None:
     """As ActiveMQ's users write them."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.connection.create_session(0)  # type: ignore[arg-type]
         await (await session.create_producer(Queue("q"))).send(TextMessage("a"))
         await session.commit()
@@ -160,7 +160,7 @@ def test_a_mode_may_be_a_plain_number(leveret_broker: Broker) -> None:
 @pytest.mark.feature("S1-06", "S1-08")
 def test_a_listener_to_acks_that_raises_stops_nothing(leveret_broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         caplog.set_level(logging.CRITICAL, "leveret.client.jms")
         got: list[object] = []
         session = await world.session()
@@ -178,7 +178,7 @@ def test_an_exception_listener_that_raises_keeps_the_news_from_nobody(
     leveret_broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         caplog.set_level(logging.CRITICAL, "leveret.client.jms")
         told: list[str] = []
         world.connection.exception_listener = lambda _: 1 // 0  # type: ignore[assignment]
@@ -195,7 +195,7 @@ def test_an_exception_listener_that_raises_keeps_the_news_from_nobody(
 def test_a_consumer_that_its_listener_closes_is_forgotten(leveret_broker: Broker) -> None:
     """Its message is acked as the listener returns; what was behind it goes back."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
 
         async def listen(message: Message) -> None:
@@ -216,7 +216,7 @@ def test_a_consumer_that_its_listener_closes_is_forgotten(leveret_broker: Broker
 def test_a_place_for_answers_without_a_name_is_none(leveret_broker: Broker, reply_to: str) -> None:
     """Whatever another client has written there, the listener gets the message and those behind it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         got: list[tuple[object, object]] = []
         await world.consumer(listener=lambda message: got.append((message.body, message.reply_to)))
         await world.put("a", reply_to=reply_to, content_type="text/plain")

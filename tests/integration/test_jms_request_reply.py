@@ -11,7 +11,7 @@ from leveret.client.errors import Closed, ConnectionLost
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, Queue, Session, Topic
 from leveret.client.jms.messages import Message, TextMessage
 from leveret.errors import AmqpError
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 
 async def answering(session: Session, queue: str = "squares") -> None:
@@ -28,7 +28,7 @@ async def answering(session: Session, queue: str = "squares") -> None:
 
 
 def test_many_requests_at_once_get_their_own_answers(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         for _ in range(3):  # three at work: answers come in any order
             await answering(await world.session())
         requestor = await (await world.session()).create_requestor(Queue("squares"))
@@ -41,7 +41,7 @@ def test_many_requests_at_once_get_their_own_answers(leveret_broker: leveret.Bro
 
 
 def test_a_service_may_be_transacted_and_answer_with_its_commit(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)
         consumer = await session.create_consumer(Queue("service"))
         requestor = await (await world.session()).create_requestor(Queue("service"))
@@ -60,7 +60,7 @@ def test_a_service_may_be_transacted_and_answer_with_its_commit(leveret_broker: 
 
 
 def test_a_request_that_nobody_answers_times_out_and_leaves_the_queue(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         requestor = await (await world.session()).create_requestor(Queue("silent"))
         with pytest.raises(TimeoutError, match=r"queue 'silent' within 0\.05 s: is anybody consuming it"):
             await requestor.request(TextMessage("hello?"), 0.05)
@@ -71,7 +71,7 @@ def test_a_request_that_nobody_answers_times_out_and_leaves_the_queue(leveret_br
 
 
 def test_a_late_or_foreign_answer_disturbs_nobody(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_consumer(Queue("service"))
         send = await session.create_producer()
@@ -89,7 +89,7 @@ def test_a_late_or_foreign_answer_disturbs_nobody(leveret_broker: leveret.Broker
 
 
 def test_answers_may_go_to_a_temporary_queue_or_a_topic(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         service = await session.create_consumer(Queue("service"))
         send = await session.create_producer()
@@ -110,7 +110,7 @@ def test_answers_may_go_to_a_temporary_queue_or_a_topic(leveret_broker: leveret.
 
 
 def test_who_waits_for_an_answer_learns_that_the_connection_is_gone(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_consumer(Queue("service"))
         requestor = await session.create_requestor(Queue("service"))
@@ -124,7 +124,7 @@ def test_who_waits_for_an_answer_learns_that_the_connection_is_gone(leveret_brok
 
 
 def test_who_waits_for_an_answer_learns_that_the_requestor_was_closed(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_consumer(Queue("service"))
         requestor = await session.create_requestor(Queue("service"))
@@ -138,7 +138,7 @@ def test_who_waits_for_an_answer_learns_that_the_requestor_was_closed(leveret_br
 
 
 def test_a_requestor_that_is_closed_asks_no_more(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         with pytest.raises(InvalidDestination, match="requests go to queues"):
             await session.create_requestor(Topic("t"))

@@ -11,7 +11,7 @@ from leveret.client import Nacked
 from leveret.client.jms import AckMode, IllegalState, InvalidDestination, Queue, Sending, TextMessage
 from leveret.client.jms.destinations import Queue as Place
 from leveret.errors import LoginRefused
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 Broker = leveret.Broker
 AHEAD = "?jms.useAsyncSend=true"
@@ -21,7 +21,7 @@ AHEAD = "?jms.useAsyncSend=true"
 def test_async_sends_are_not_waited_for_and_all_arrive(leveret_broker: Broker) -> None:
     """Confirms are awaited beside; the close of the session waits for them."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         producer = await session.create_producer(Queue("q"))
         await producer.send(TextMessage("opens the channel"))
@@ -45,7 +45,7 @@ def test_async_sends_are_not_waited_for_and_all_arrive(leveret_broker: Broker) -
 
 
 def test_the_exception_listener_hears_of_async_sends_that_failed(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         heard: list[Exception] = []
         world.connection.exception_listener = heard.append
         full = {"x-max-length": 1, "x-overflow": "reject-publish"}
@@ -63,7 +63,7 @@ def test_the_exception_listener_hears_of_async_sends_that_failed(leveret_broker:
 
 
 def test_the_exception_listener_hears_of_async_sends_that_fail_as_the_connection_closes(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         full = {"x-max-length": 1, "x-overflow": "reject-publish"}
         await world.channel.declare_queue("full", durable=True, arguments=full)  # type: ignore[arg-type]
         heard: list[Exception] = []
@@ -78,7 +78,7 @@ def test_the_exception_listener_hears_of_async_sends_that_fail_as_the_connection
 
 
 def test_an_async_send_to_a_queue_that_was_deleted_makes_it_again(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         producer = await session.create_producer(Queue("q"))
         await producer.send(TextMessage("gone"))
@@ -94,7 +94,7 @@ def test_an_async_send_to_a_queue_that_was_deleted_makes_it_again(leveret_broker
 @pytest.mark.feature("S1-07")
 def test_a_transaction_sends_as_ever(leveret_broker: Broker) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)
         await (await session.create_producer(Queue("q"))).send(TextMessage("a"))
         assert await world.counts(session) == (0, 0)
@@ -105,7 +105,7 @@ def test_a_transaction_sends_as_ever(leveret_broker: Broker) -> None:
 
 
 def test_a_send_that_is_not_confirmed_in_time_is_an_error(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         producer = await (await world.session()).create_producer(Queue("q"))
         await producer.send(TextMessage("in time"))
         channel = producer.outgoing._confirmed
@@ -118,7 +118,7 @@ def test_a_send_that_is_not_confirmed_in_time_is_an_error(leveret_broker: Broker
 
 
 def test_producers_may_do_without_timestamps(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         await (await session.create_producer(Queue("q"))).send(TextMessage("a"))
         message = await (await session.create_consumer(Queue("q"))).receive()
@@ -138,7 +138,7 @@ def test_what_makes_no_sense_is_refused() -> None:
 def test_a_login_beside_several_brokers(leveret_broker: Broker) -> None:
     """As ActiveMQ's users give it, to the factory or with each connection."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         assert world.connection.client.address.user == "guest"
 
     plain = leveret_broker.amqp_url.replace(f"guest:{leveret_broker.password}@", "")

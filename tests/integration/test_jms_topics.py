@@ -16,13 +16,13 @@ from leveret.client.jms import (
     Topic,
 )
 from leveret.client.jms.messages import Message, TextMessage
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 CLIENT_FILTERS = Layout(broker_selects=False)
 """As with a broker that has no selectors."""
 
 
-async def send(world: JmsWorld, topic: str, text: str, **properties: int | str) -> Message:
+async def send(world: JmsHarness, topic: str, text: str, **properties: int | str) -> Message:
     session = await world.session()
     message = TextMessage(text)
     message.properties.update(properties)
@@ -51,7 +51,7 @@ def exchanges(broker: leveret.Broker) -> list[str]:
 
 
 def test_subscribers_get_the_topics_that_their_pattern_matches(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         one = await session.create_consumer(Topic("prices.gold"))
         word = await session.create_consumer(Topic("prices.*"))
@@ -73,7 +73,7 @@ def test_subscribers_get_the_topics_that_their_pattern_matches(leveret_broker: l
 
 @pytest.mark.parametrize("prefetch", [0, 10])
 def test_a_subscription_ends_with_its_consumer(prefetch: int, leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_consumer(Topic("t"), prefetch=prefetch)
         for body in ("1", "2"):  # a consumer that pulls comes and goes, its queue stays
@@ -90,7 +90,7 @@ def test_a_subscription_ends_with_its_consumer(prefetch: int, leveret_broker: le
 
 
 def test_topics_may_have_an_exchange_of_their_own(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         consumer = await (await world.session()).create_consumer(Topic("t"))
         await send(world, "t", "x")
         assert await text(consumer) == "x"
@@ -103,13 +103,13 @@ def test_topics_may_have_an_exchange_of_their_own(leveret_broker: leveret.Broker
 
 
 def test_a_durable_subscription_stores_while_nobody_consumes(leveret_broker: leveret.Broker) -> None:
-    async def first(world: JmsWorld) -> None:
+    async def first(world: JmsHarness) -> None:
         session = await world.session()
         await session.create_durable_subscriber(Topic("t.>"), "audit")
         await session.close()
         await send(world, "t.a", "stored")
 
-    async def second(world: JmsWorld) -> None:
+    async def second(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_durable_subscriber(Topic("t.>"), "audit")
         assert await text(consumer) == "stored"
@@ -126,7 +126,7 @@ def test_a_durable_subscription_stores_while_nobody_consumes(leveret_broker: lev
 
 @pytest.mark.parametrize("layout", [Layout(), CLIENT_FILTERS])
 def test_another_topic_or_selector_makes_a_new_subscription(layout: Layout, leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         stored = leveret_broker.vhost()
         for topic, selector in (("a", ""), ("b", ""), ("b", "k = 1"), ("b", "k = 2")):
@@ -146,7 +146,7 @@ def test_another_topic_or_selector_makes_a_new_subscription(layout: Layout, leve
 
 
 def test_a_durable_subscription_has_one_consumer(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session, other = await world.session(), await world.session()
         await session.create_durable_subscriber(Topic("t"), "s")
         with pytest.raises(IllegalState, match="'s' of client 'me' has a consumer: close it"):
@@ -161,7 +161,7 @@ def test_a_durable_subscription_has_one_consumer(leveret_broker: leveret.Broker)
 
 @pytest.mark.parametrize(("client_id", "problem"), [("", "needs a client id"), ("a:b", "has a colon")])
 def test_a_durable_subscription_needs_a_client_id(client_id: str, problem: str, leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         with pytest.raises(IllegalState, match=problem):
             await session.create_durable_subscriber(Topic("t"), "s")
@@ -178,7 +178,7 @@ def test_a_durable_subscription_needs_a_client_id(client_id: str, problem: str, 
 def test_what_a_selector_does_not_match_is_never_stored(leveret_broker: leveret.Broker) -> None:
     """S1-28: the broker selects at the binding."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_durable_subscriber(Topic("t"), "s", "weight > 5")
         await consumer.close()
@@ -198,7 +198,7 @@ def test_without_selectors_at_the_broker_the_stored_copy_is_removed(
 ) -> None:
     """An ack of type UNMATCHED; the application sees nothing of it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(mode)
         consumer = await session.create_durable_subscriber(Topic("t"), "s", "weight > 5")
         await send(world, "t", "light", weight=1)
@@ -217,7 +217,7 @@ def test_without_selectors_at_the_broker_the_stored_copy_is_removed(
 def test_no_local_leaves_out_what_its_own_connection_sent(
     layout: Layout, name: str, leveret_broker: leveret.Broker
 ) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         consumer = await session.create_consumer(Topic("t"), "k = 1", no_local=True, subscription=name)
         plain = await session.create_consumer(Topic("t"))
@@ -238,7 +238,7 @@ def _with_k(value: int) -> leveret.client.Properties:
 
 
 def test_a_wrong_selector_is_refused_before_the_broker_is_asked(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         with pytest.raises(InvalidSelector, match=r"'a = AND' cannot be read: .* position 5"):
             await session.create_consumer(Topic("t"), "a = AND")
@@ -248,7 +248,7 @@ def test_a_wrong_selector_is_refused_before_the_broker_is_asked(leveret_broker: 
 
 
 def test_a_queue_on_a_broker_without_selectors_cannot_be_selected_from(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         with pytest.raises(InvalidSelector, match="consumer of queue 'q' cannot have a selector"):
             await session.create_consumer(Queue("q"), "a = 1")
@@ -260,7 +260,7 @@ def test_a_queue_on_a_broker_without_selectors_cannot_be_selected_from(leveret_b
 
 
 def test_temporary_destinations_live_as_long_as_their_connection(leveret_broker: leveret.Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         queue, topic = await session.create_temporary_queue(), await session.create_temporary_topic()
         from_queue, from_topic = await session.create_consumer(queue), await session.create_consumer(topic)
@@ -281,7 +281,7 @@ def test_temporary_destinations_live_as_long_as_their_connection(leveret_broker:
 
 
 def test_only_its_connection_consumes_from_a_temporary_destination(leveret_broker: leveret.Broker) -> None:
-    async def outer(world: JmsWorld) -> None:
+    async def outer(world: JmsHarness) -> None:
         queue = await (await world.session()).create_temporary_queue()
         async with await world.connection.factory.create_connection() as other:
             session = await other.create_session()

@@ -18,7 +18,7 @@ from leveret.client.jms import (
 )
 from leveret.client.jms.destinations import named_in_reply_to
 from leveret.wire.fields import Table
-from tests.support.jms_harness import JmsWorld, play
+from tests.support.jms_harness import JmsHarness, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)
@@ -33,7 +33,7 @@ async def send(session: Session, text: str, queue: str = "out") -> None:
 @pytest.mark.feature("S1-07", "S3-16")
 def test_acks_and_sends_take_effect_at_the_commit(leveret_broker: Broker) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         consumer = await world.consumer(TRANSACTED)
         session = consumer.session
@@ -53,7 +53,7 @@ def test_acks_and_sends_take_effect_at_the_commit(leveret_broker: Broker) -> Non
 @pytest.mark.feature("S1-14", "S1-18", "S3-15")
 def test_a_rollback_forgets_the_sends_and_delivers_again_in_order(leveret_broker: Broker) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         consumer = await world.consumer(TRANSACTED)
         session = consumer.session
@@ -74,7 +74,7 @@ def test_a_rollback_forgets_the_sends_and_delivers_again_in_order(leveret_broker
 
 @pytest.mark.feature("S1-18")
 def test_what_was_not_committed_comes_again_elsewhere(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a")
         consumer = await world.consumer(TRANSACTED)
         await world.bodies(consumer, 1)
@@ -91,7 +91,7 @@ def test_what_was_not_committed_comes_again_elsewhere(leveret_broker: Broker) ->
 def test_a_rollback_waits_for_the_delay_of_the_policy(leveret_broker: Broker) -> None:
     """By the scheduler; one second unless told otherwise."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         consumer = await world.consumer(TRANSACTED)
         await world.bodies(consumer, 1)
@@ -107,7 +107,7 @@ def test_a_rollback_waits_for_the_delay_of_the_policy(leveret_broker: Broker) ->
 def test_transactions_are_per_session(leveret_broker: Broker) -> None:
     """Two consumers of one session share its transaction; another session has its own."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         for queue in ("one", "two", "three"):
             await world.put(queue, queue=queue)
         shared, alone = await world.session(TRANSACTED), await world.session(TRANSACTED)
@@ -127,7 +127,7 @@ def test_transactions_are_per_session(leveret_broker: Broker) -> None:
 def test_poison_leaves_in_a_transaction_of_its_own(leveret_broker: Broker) -> None:
     """After the rollback, and not undone by the next one."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.channel.declare_queue("dead")
         dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
         await world.channel.declare_queue("q", durable=True, arguments=dead)
@@ -149,7 +149,7 @@ def test_poison_leaves_in_a_transaction_of_its_own(leveret_broker: Broker) -> No
 def test_a_consumer_that_is_closed_within_a_transaction(leveret_broker: Broker, ends_with: str) -> None:
     """What it had handed over is a part of the transaction; the rest goes back when that ends."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         consumer = await world.consumer(TRANSACTED)
         session = consumer.session
@@ -164,7 +164,7 @@ def test_a_consumer_that_is_closed_within_a_transaction(leveret_broker: Broker, 
 
 
 def test_a_transacted_listener_commits_and_rolls_back(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(TRANSACTED)
         got: list[bytes] = []
 
@@ -189,7 +189,7 @@ def test_a_transacted_listener_commits_and_rolls_back(leveret_broker: Broker) ->
 def test_a_transaction_may_be_larger_than_the_prefetch(leveret_broker: Broker) -> None:
     """The window moves on, and all of it can be rolled back, and committed."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcdefg")
         consumer = await world.consumer(TRANSACTED, prefetch=2)
         for end in ("rollback", "commit"):
@@ -201,7 +201,7 @@ def test_a_transaction_may_be_larger_than_the_prefetch(leveret_broker: Broker) -
 
 
 def test_sessions_without_transactions_have_no_commit(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(AckMode.AUTO)
         for call in (session.commit, session.rollback):
             with pytest.raises(IllegalState, match="no transactions"):
@@ -217,7 +217,7 @@ def test_sessions_without_transactions_have_no_commit(leveret_broker: Broker) ->
 def test_a_commit_makes_a_queue_again_that_was_deleted(leveret_broker: Broker) -> None:
     """What was received is acked by then, so what was sent must not be lost."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("order")
         consumer = await world.consumer(TRANSACTED)
         session = consumer.session
@@ -241,7 +241,7 @@ def test_a_commit_makes_a_queue_again_that_was_deleted(leveret_broker: Broker) -
 
 
 def test_a_commit_makes_no_queue_of_a_place_for_answers_that_is_gone(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(TRANSACTED)
         await (await session.create_producer()).send(TextMessage("late"), named_in_reply_to("temporary-1"))
         with pytest.raises(InvalidDestination, match="the first for 'temporary-1'"):

@@ -10,7 +10,7 @@ import leveret
 from leveret.client import Properties
 from leveret.client.errors import TransactionRolledBack
 from leveret.client.jms import AckMode, Layout, Message, Queue, RedeliveryPolicy, TextMessage, Topic
-from tests.support.jms_harness import JmsWorld, body_of, play
+from tests.support.jms_harness import JmsHarness, body_of, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)
@@ -21,7 +21,7 @@ TRANSACTED = AckMode.SESSION_TRANSACTED
 def test_unmatched_messages_of_a_transaction_do_not_use_up_the_window(leveret_broker: Broker) -> None:
     """Their acks wait for the commit, and what the selector wants is behind them."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(TRANSACTED)
         consumer = await session.create_consumer(Topic("t"), "colour = 'red'", prefetch=2)
         producer = await (await world.session()).create_producer(Topic("t"))
@@ -41,7 +41,7 @@ def test_unmatched_messages_of_a_transaction_do_not_use_up_the_window(leveret_br
 @pytest.mark.feature("S1-11", "S1-17")
 def test_expired_messages_of_a_transaction_do_not_use_up_the_window(leveret_broker: Broker) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("old", "older", expiration="60000")
         await world.put("new")
         consumer = await world.consumer(TRANSACTED, prefetch=2)
@@ -60,7 +60,7 @@ def test_expired_messages_of_a_transaction_do_not_use_up_the_window(leveret_brok
 def test_a_listener_that_raises_gets_the_next_one(leveret_broker: Broker, mode: AckMode, prefetch: int) -> None:
     """Where the application says what becomes of all of them, what it failed on uses up the window, too."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcde")
         got: list[bytes] = []
 
@@ -79,7 +79,7 @@ def test_a_listener_that_raises_gets_the_next_one(leveret_broker: Broker, mode: 
 def test_the_window_is_known_after_a_commit_that_was_not_to_be(leveret_broker: Broker) -> None:
     """What the lost transaction had acked is unacked again, and counts."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session(TRANSACTED)
         producer = await session.create_producer(Queue("out"))
         await producer.send(session.create_text_message("lost"))
@@ -102,7 +102,7 @@ def test_the_window_is_known_after_a_commit_that_was_not_to_be(leveret_broker: B
 def test_what_a_lost_connection_had_brought_is_forgotten(leveret_broker: Broker, mode: AckMode) -> None:
     """Without ids the broker brings it again; nothing of it stays in the client for ever."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a", "b")
         consumer = await world.consumer(mode)
         session = consumer.session
@@ -128,7 +128,7 @@ def test_what_a_lost_connection_had_brought_is_forgotten(leveret_broker: Broker,
 def test_a_pull_that_is_given_up_as_its_message_comes_gives_it_back(leveret_broker: Broker) -> None:
     """Nothing piles up in the client, so that others can have it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put("a")
         consumer = await world.consumer(prefetch=0)
         asked = asyncio.ensure_future(consumer.receive())
@@ -147,7 +147,7 @@ def test_a_pull_that_is_given_up_as_its_message_comes_gives_it_back(leveret_brok
 def test_a_consumer_whose_making_is_given_up_holds_nothing(leveret_broker: Broker) -> None:
     """What was pushed to it meanwhile goes back."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abc")
         session = await world.session()
         await session.create_producer(Queue("q"))
@@ -168,7 +168,7 @@ def test_a_consumer_whose_making_is_given_up_holds_nothing(leveret_broker: Broke
 @pytest.mark.feature("S1-19", "S3-15")
 def test_retries_that_do_not_block_come_in_their_order_too(leveret_broker: Broker, delay: float) -> None:
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         await world.put(*"abcd")
         consumer = await world.consumer(AckMode.CLIENT)
         await world.bodies(consumer, 3)
@@ -183,7 +183,7 @@ def test_retries_that_do_not_block_come_in_their_order_too(leveret_broker: Broke
 def test_each_kind_of_destination_has_its_own_prefetch(leveret_broker: Broker) -> None:
     """As the address says; a number of the destination or the call stands above it."""
 
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         session = await world.session()
         assert (await session.create_consumer(Queue("q"))).prefetch == 10
         assert (await session.create_consumer(Topic("t"))).prefetch == 20
@@ -198,7 +198,7 @@ def test_each_kind_of_destination_has_its_own_prefetch(leveret_broker: Broker) -
 
 @pytest.mark.feature("S1-28")
 def test_a_selector_may_stand_in_the_name(leveret_broker: Broker) -> None:
-    async def scene(world: JmsWorld) -> None:
+    async def scene(world: JmsHarness) -> None:
         for colour in ("red", "blue"):
             await world.channel.declare_queue("q", durable=True)
             await world.channel.publish(colour.encode(), "", "q", Properties(headers={"colour": colour}))

@@ -15,7 +15,7 @@ from tests.support.peers import inside
 PATIENCE = 15.0
 
 
-class JmsWorld:
+class JmsHarness:
     """``channel`` is for operations outside of JMS."""
 
     def __init__(self, broker: leveret.Broker, connection: Connection, channel: Channel, clock: ManualClock) -> None:
@@ -80,7 +80,7 @@ def body_of(message: Message | None) -> bytes:
     return message.delivery.body
 
 
-def play(broker: leveret.Broker, scene: Callable[[JmsWorld], Awaitable[None]], uri: str = "", **options: Any) -> None:
+def play(broker: leveret.Broker, scene: Callable[[JmsHarness], Awaitable[None]], uri: str = "", **options: Any) -> None:
     """``options`` are those of the factory. The connection is started."""
 
     async def run() -> None:
@@ -90,6 +90,6 @@ def play(broker: leveret.Broker, scene: Callable[[JmsWorld], Awaitable[None]], u
             factory.clock = clock
             async with await factory.create_connection() as connection:
                 await connection.start()
-                await scene(JmsWorld(broker, connection, await connection.client.channel(), clock))
+                await scene(JmsHarness(broker, connection, await connection.client.channel(), clock))
 
     asyncio.run(run())
