@@ -128,6 +128,19 @@ def test_with_fields_only_the_requested_columns_are_read() -> None:
     assert read == ["name", "message_stats"]
 
 
+def test_rows_without_a_name_match_no_filter() -> None:
+    rows = [{"source": "a"}, {"source": "b"}]
+    description = RowDescription([Field(("source",), lambda row: row["source"])])
+    assert json.loads(b"".join(asyncio.run(sent("name=a", rows, description)))) == []
+    assert json.loads(b"".join(asyncio.run(sent("sort=source&sort_reverse=true", rows, description)))) == rows[::-1]
+
+
+def test_objects_are_taken_from_an_iterator_while_the_list_is_made() -> None:
+    rows = ({"name": str(number)} for number in range(3))
+    found = json.loads(b"".join(asyncio.run(sent("page=1&page_size=2", rows, made_rows("name")))))
+    assert (found["items"], found["total_count"]) == ([{"name": "0"}, {"name": "1"}], 3)
+
+
 def test_what_rows_are_arranged_by_does_not_show() -> None:
     assert told("sort=messages&name=audit")[0] == [{"name": "audit", "messages": None}]
 
