@@ -19,9 +19,10 @@ from tests.support.http_api import QUIET
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "internals" / "extending.md"
-NEW = {"src/leveret/webui/pages/foo.js", "src/leveret/server/line_protocol.py"}
+NEW = {"src/leveret/webui/pages/foo.js", "src/leveret/server/line_protocol.py", "src/leveret/queues/foo.py"}
 MOST_FILES = {
     "Add a queue argument": 3,
+    "Add a queue type": 2,
     "Add a metric": 2,
     "Add a page to the management UI": 3,
     "Add a command to the command line": 1,
