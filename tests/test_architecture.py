@@ -113,7 +113,7 @@ MAY_USE["stomp"] = {"secrets"}
 # The command line and Spark have no AMQP or HTTP client of their own.
 USES_CLIENTS = {"cli", "spark"}
 CLIENT_PARTS = {"http.client", "urllib.request", "urllib3", "requests", "httpx", "socket"}
-CLIENT_PARTS |= {"leveret.wire.methods", "leveret.wire.frames", "leveret.wire.reader", "leveret.wire.grammar"}
+CLIENT_PARTS |= {"leveret.wire.methods", "leveret.wire.frames", "leveret.wire.grammar"}
 SPEAKS_AMQP = {"cli/bench_frames.py"}  # encodes and compares whole batches, on connections of leveret.client
 # Protocols besides AMQP call a DirectChannel. AMQP as bytes or method objects stays below it.
 ADAPTERS = {"stomp"}
@@ -451,7 +451,7 @@ BAD = [
     (wrong_directions, "routing/a.py", "from leveret.queues.classic import Classic"),
     (wrong_directions, "routing/a.py", "from leveret import queues"),
     (wrong_directions, "routing/a.py", "from ..queues import classic"),
-    (wrong_directions, "routing/a.py", "from leveret.wire.reader import Reader"),
+    (wrong_directions, "routing/a.py", "from leveret.wire.frames import ENVELOPE"),
     (wrong_directions, "attic/a.py", ""),
     (forbidden_io, "queues/a.py", "def f() -> None:\n    import time"),
     (forbidden_io, "broker/a.py", "from asyncio import sleep"),

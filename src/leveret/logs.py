@@ -60,9 +60,6 @@ class Log:
     def bind(self, **fields: object) -> Log:
         return Log(self._logger, {**self._bound, **fields})
 
-    def is_debug(self) -> bool:
-        return self._logger.isEnabledFor(logging.DEBUG)
-
     def debug(self, event: str, /, **fields: object) -> None:
         self._write(logging.DEBUG, event, fields)
 

@@ -12,9 +12,9 @@ from leveret.client import connect
 from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
 from leveret.wire.frames import decode_header, decode_method
 from leveret.wire.methods import BasicPublish
-from leveret.wire.reader import FrameReader
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failover_client import run
+from tests.support.frame_reader import FrameReader
 
 WRITERS = 20
 EACH = 10

@@ -19,7 +19,7 @@ from leveret.wire.frames import decode_method, frame
 from leveret.wire.grammar import ChannelStep, Role, Step, channel_step, connection_step
 from leveret.wire.methods import METHODS, Method
 from leveret.wire.properties import Properties, decode_properties, encode_properties
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 from tests.support.method_arguments import arguments_of
 
 shorts = st.text(max_size=60)

@@ -26,7 +26,7 @@ from leveret.wire.fields import decode_table, encode_table
 from leveret.wire.frames import decode_header, decode_method, method_frame
 from leveret.wire.methods import METHODS, Method
 from leveret.wire.properties import Properties, decode_properties, encode_properties
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 from tests.support.method_arguments import arguments_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:This command is deprecated")  # basic.recover-async

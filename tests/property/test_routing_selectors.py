@@ -12,8 +12,8 @@ from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.selector_parser import KEYWORDS
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
-from leveret.routing.types import make_exchange
 from leveret.wire.properties import Properties
+from tests.support.exchanges import make_exchange
 
 Tree = tuple[str, ...] | tuple[object, ...]
 FIELDS = ["a", "b", "c"]

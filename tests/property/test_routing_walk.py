@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from leveret.routing.bindings import Binding, Bindings, Destination
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import route
-from leveret.routing.types import make_exchange
+from tests.support.exchanges import make_exchange
 
 NAMES = ["a", "b", "c", "d", "e"]
 KEYS = ["", "k", "l"]

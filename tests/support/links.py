@@ -34,7 +34,7 @@ from leveret.wire.methods import (
     Method,
 )
 from leveret.wire.properties import Properties, decode_properties
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 from tests.support.raw_client import CAPABILITIES, plain, publish_bytes
 
 M = TypeVar("M", bound=Method)

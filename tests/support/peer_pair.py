@@ -49,7 +49,7 @@ from leveret.wire.methods import (
     QueueDeclareOk,
 )
 from leveret.wire.properties import Properties, decode_properties, encode_properties
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 
 MOST_TURNS = 10_000  # a broker that is still busy after so many ticks would never become idle
 EVERY_CAPABILITY: Table = {

@@ -37,7 +37,7 @@ from leveret.wire.methods import (
     QueueDeclareOk,
 )
 from leveret.wire.properties import Properties, decode_properties, encode_properties
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 
 M = TypeVar("M", bound=Method)
 

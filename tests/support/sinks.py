@@ -92,7 +92,8 @@ class Sink:
         return [stage.id for stage in self.stages.of(self.harness.vhost)]
 
     def last(self, transaction: str = "T") -> int | None:
-        return self.commits.last_batch(self.harness.vhost, transaction)
+        row = self.commits.transactions(self.harness.vhost).get(transaction)
+        return None if row is None else row.batch
 
 
 def drained(harness: Harness, queue: str) -> list[bytes]:

@@ -77,10 +77,6 @@ class Commits:
             self.stages.restore(vhost, committed)
         self._broker.wake()
 
-    def last_batch(self, vhost: Vhost, transaction: str) -> int | None:
-        row = self.transactions(vhost).get(transaction)
-        return None if row is None else row.batch
-
     def transactions(self, vhost: Vhost) -> Transactions:
         return self._transactions.of(vhost)
 

@@ -101,18 +101,6 @@ def _random_exchange(
     return made
 
 
-def make_exchange(
-    kind: str,
-    name: str,
-    durable: bool = False,
-    auto_delete: bool = False,
-    internal: bool = False,
-    arguments: Mapping[str, object] | None = None,
-) -> Exchange:
-    """A new exchange of one of the built-in types, see ``ExchangeTypes.make``."""
-    return ExchangeTypes().make(kind, name, durable, auto_delete, internal, arguments)
-
-
 def predeclared(types: ExchangeTypes) -> dict[str, Exchange]:
     """The exchanges that every virtual host has, by name."""
     made: dict[str, Exchange] = {"": DefaultExchange()}

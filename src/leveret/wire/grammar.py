@@ -190,10 +190,6 @@ def check_heartbeat(channel: int, size: int) -> None:
         raise FrameError(f"heartbeat with a payload of {size} bytes")
 
 
-def after_method(method_id: MethodId) -> Next:
-    return Next.HEADER if m.METHODS[method_id].HAS_CONTENT else Next.METHOD
-
-
 def after_header(class_id: int, body_size: int) -> Next:
     if class_id != BASIC_CLASS:
         raise UnexpectedFrame(f"content header of class {class_id}, expected {BASIC_CLASS}")

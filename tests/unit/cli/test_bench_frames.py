@@ -8,7 +8,7 @@ from leveret.cli.bench_frames import SEQUENCE_BITS, Batches, Deliveries, Latenci
 from leveret.wire.constants import FRAME_METHOD, HEARTBEAT_FRAME
 from leveret.wire.frames import ENVELOPE, decode_method, method_frame
 from leveret.wire.methods import BasicCancel, BasicDeliver, BasicPublish, Method
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 
 TAG = "amq.ctag-x"
 

@@ -7,7 +7,7 @@ from leveret.routing.bindings import Binding, Bindings, Destination
 from leveret.routing.bounds import STEPS, TICK_STEPS, Bounds, RoutingRefused, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import route
-from leveret.routing.types import make_exchange
+from tests.support.exchanges import make_exchange
 
 Q = Destination("queue", "q")
 

@@ -12,7 +12,7 @@ from leveret.routing.direct import DefaultExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
 from leveret.routing.router import Routed, route
-from leveret.routing.types import make_exchange
+from tests.support.exchanges import make_exchange
 
 
 class Net:

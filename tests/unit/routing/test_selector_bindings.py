@@ -9,8 +9,9 @@ from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
-from leveret.routing.types import EXCHANGE_TYPES, make_exchange
+from leveret.routing.types import EXCHANGE_TYPES
 from leveret.wire.properties import Properties
+from tests.support.exchanges import make_exchange
 
 Q1, Q2, Q3 = (Destination("queue", name) for name in ("q1", "q2", "q3"))
 RED, BLUE = selectable(Properties(headers={"colour": "red"})), selectable(Properties(headers={"colour": "blue"}))

@@ -9,7 +9,8 @@ from leveret.routing.direct import DirectExchange
 from leveret.routing.fanout import FanoutExchange
 from leveret.routing.headers import HeadersExchange
 from leveret.routing.topic import TopicExchange
-from leveret.routing.types import EXCHANGE_TYPES, ExchangeTypes, make_exchange
+from leveret.routing.types import EXCHANGE_TYPES, ExchangeTypes
+from tests.support.exchanges import make_exchange
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from leveret.errors import FrameError
 from leveret.wire.content import body_of, body_size, make_content, properties_of, refit, with_properties
 from leveret.wire.properties import Properties
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 
 PERSISTENT = Properties(delivery_mode=2, headers={"a": 1})
 

@@ -6,7 +6,7 @@ from leveret.errors import FrameError, Unsupported
 from leveret.wire.constants import END_BYTE, FRAME_END, FRAME_HEARTBEAT, HEARTBEAT_FRAME
 from leveret.wire.frames import content_frames, decode_header, decode_method, frame, method_frame
 from leveret.wire.methods import BasicAck, ChannelOpen
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 
 
 def test_a_frame_is_kind_channel_size_payload_and_end() -> None:

@@ -5,7 +5,7 @@ import pytest
 from leveret.errors import FrameError
 from leveret.wire.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER
 from leveret.wire.frames import frame
-from leveret.wire.reader import FrameReader
+from tests.support.frame_reader import FrameReader
 
 TWO = frame(1, 1, b"abc") + frame(3, 2, b"")
 
