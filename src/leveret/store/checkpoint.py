@@ -228,7 +228,8 @@ def _segment_parts(segment: Segment, known: Identity) -> Iterator[bytes]:
 
 def _lane_parts(key: int, lane: FrozenLane, deadlines: DeadlineColumns) -> Iterator[bytes]:
     blocks = [block for block in lane.blocks if len(block)]
-    numbers = (key, lane.tail, lane.redelivered_below, lane.messages, lane.bytes)
+    redelivered_below = max(lane.redelivered_below, max(lane.tries, default=0) + 1)
+    numbers = (key, lane.tail, redelivered_below, lane.messages, lane.bytes)
     yield LANE.pack(*numbers, len(blocks), len(lane.tries), len(deadlines))
     if lane.tries:
         yield array("Q", [number for sequence, pair in lane.tries.items() for number in (sequence, *pair)]).tobytes()

@@ -48,10 +48,9 @@ class LaneLog:
         """Keep the present state for the snapshot of this epoch."""
         self.epoch = epoch
         index = self.index
-        again = max(self.redelivered_below, max(self.tries, default=0) + 1)
         self.frozen = FrozenLane(
             self.tail,
-            again,
+            self.redelivered_below,
             len(index),
             index.bytes,
             index.freeze(),
