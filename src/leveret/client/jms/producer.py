@@ -59,7 +59,7 @@ class Terms:
             raise MessageFormatError("time_to_live and delivery_delay must not be negative")
         if self.time_to_live and self.time_to_live <= self.delivery_delay:
             raise MessageFormatError(
-                f"a message that lives for {self.time_to_live:g} s cannot be delayed by {self.delivery_delay:g} s"
+                f"a message that expires after {self.time_to_live:g} s cannot be delayed by {self.delivery_delay:g} s"
             )
 
 
