@@ -62,7 +62,7 @@ def test_a_service_may_be_transacted_and_answer_with_its_commit(leveret_broker: 
 def test_a_request_that_nobody_answers_times_out_and_leaves_the_queue(leveret_broker: leveret.Broker) -> None:
     async def scene(world: JmsHarness) -> None:
         requestor = await (await world.session()).create_requestor(Queue("silent"))
-        with pytest.raises(TimeoutError, match=r"queue 'silent' within 0\.05 s: check that the queue has a consumer"):
+        with pytest.raises(TimeoutError, match=r"queue 'silent' within 0\.05 s: does it have a consumer"):
             await requestor.request(TextMessage("hello?"), 0.05)
         leveret_broker.clock.advance(1)
         assert leveret_broker.vhost().message_count("silent") == 0

@@ -60,7 +60,7 @@ class Requestor(Closable):
                 return await answer
         except TimeoutError:
             raise TimeoutError(
-                f"no answer to the request on queue '{self.queue.name}' within {timeout:g} s: check that the queue has a consumer"
+                f"no reply to the request on queue '{self.queue.name}' within {timeout:g} s: does it have a consumer?"
             ) from None
         finally:
             del self._waiting[identity]
