@@ -33,6 +33,7 @@ class Checkpoints:
         self.every = every
         self.is_running = False  # a snapshot is taken or written
         self._journal = journal
+        self._disk = disk
         self._in_worker = in_worker
         self._snapshot: Snapshot | None = None
         self._waiting: list[tuple[int, LaneLog]] = []  # lanes that are not part of the snapshot yet
@@ -94,10 +95,11 @@ class Checkpoints:
         return snapshot
 
     def _go_on(self) -> None:
-        batches, snapshot = self._journal.batches, self._snapshot
+        journal, snapshot = self._journal, self._snapshot
         if snapshot is None:
             return
-        if self._journal.failure is not None or (batches.era != self._era and not self._is_synced):
+        has_failed = journal.failure is not None or (journal.batches.era != self._era and not self._is_synced)
+        if has_failed or journal.is_stopped:
             self._snapshot, self._waiting, self.is_running = None, [], False
         elif self._waiting and not self._is_stepping:
             self._is_stepping = True
@@ -124,6 +126,8 @@ class Checkpoints:
 
     def _written(self, result: object) -> None:
         self.is_running = False
+        if self._journal.is_stopped:
+            return  # the last one is being written
         if not isinstance(result, Written):
             self._log.warning("checkpoint cannot be written, the next start will take longer", reason=str(result))
             return
@@ -135,14 +139,15 @@ class Checkpoints:
     # ---- the clean shutdown
 
     def write_last(self) -> None:
-        """After the clean-shutdown record, when all is synced and nothing runs any more. Blocks."""
+        """After the clean-shutdown record, when all is synced. Blocks. Another one may still be written meanwhile, in a
+        thread that hangs: this one has a writer of its own, and no step on the loop touches its snapshot."""
         journal = self._journal
         if not journal.is_stopped or not journal.is_consistent or journal.batches.in_flight:
             return
         snapshot = self._new_snapshot(journal.layout.next_segment, is_clean=True)
         self._freeze_some(snapshot, 1 << 62)
         try:
-            self.writer.write(snapshot)
+            CheckpointWriter(self._disk, self.writer.lineage).write(snapshot)
         except OSError as problem:
             self._log.warning("checkpoint cannot be written, the next start will take longer", reason=str(problem))
 

@@ -174,6 +174,30 @@ def test_nothing_is_read_after_a_clean_shutdown(harness: StoreHarness) -> None:
     assert look(harness.disk.copy(), FULL).bodies(queue) == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("jobs", [0, 1, 2, 40])
+def test_a_checkpoint_that_is_under_way_at_the_shutdown_does_no_harm(
+    harness: StoreHarness, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "STEP", 1)
+    queues = [harness.declare() for _ in range(10)]
+    for queue in queues:
+        harness.send([queue], [message(b"timed", deadline=99.0)])
+    harness.rest()
+    publish_until_due(harness, queues[0])
+    for _ in range(jobs):
+        harness._work_in_background()
+    late, harness.background = harness.background, []
+    harness.settle(queues[1], 1)
+    harness.stop()
+    for job, done in late:
+        done(job())
+    assert not harness.background
+    found = look(harness.disk.copy(), FULL)
+    assert found.recovered.checkpoint == harness.journal.layout.next_segment
+    assert found.recovered.clean
+    assert [len(found.recovered.lanes[queue << 8].deadlines) for queue in queues] == [1, 0] + 8 * [1]
+
+
 def test_a_shutdown_that_is_not_clean_writes_no_checkpoint(harness: StoreHarness) -> None:
     queue = harness.declare()
     harness.rest()
