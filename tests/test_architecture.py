@@ -42,6 +42,8 @@ PACKAGES: dict[str, set[str]] = {
     "delivery": VALUES,
     "auth": VALUES,
     "store": VALUES,
+    # The log holds batches of the journal.
+    "replication": VALUES | {"store.batch", "store.definitions", "store.records"},
     # The waiting messages of a queue: lanes, pages, leases. Body sizes are read from the content.
     "backlog": VALUES | {"store", "delivery", "wire.content"},
     # Groups, selectors and duplicates are decided by the headers of a message; streams write offsets into them.
@@ -103,6 +105,7 @@ FOR_ALL = {"errors", "version"}
 PUBLIC_PACKAGES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
 
 NO_IO = {"wire", "session", "routing", "queues", "backlog", "store", "delivery", "broker", "auth", "sharding", "stomp"}
+NO_IO |= {"replication"}
 DOES_IO = {"store/files.py"}
 IO = {"asyncio", "uvloop", "socket", "ssl", "select", "selectors", "subprocess", "multiprocessing"}
 CHANCE = {"time", "random", "secrets", "uuid", "threading", "_thread", "concurrent"}
