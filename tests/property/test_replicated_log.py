@@ -47,7 +47,7 @@ def test_long_random_runs_lose_nothing_and_make_progress() -> None:
         random_run(simulation, seed, 400)
         granted += len(simulation.granted)
         assert all(node.applied == simulation.valid() for node in simulation.nodes)
-    assert granted > 1500
+    assert granted > 1000
 
 
 def test_a_leader_without_faults_gets_everything_granted() -> None:

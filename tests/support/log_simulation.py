@@ -35,6 +35,7 @@ class Step(Enum):
     ANSWER_AGAIN = auto()
     LOSE_ANSWER = auto()
     LOOK = auto()  # a leader has waited for too long
+    RECONNECT = auto()
     READ = auto()  # the engine answers the read of a leader
     READ_STALE = auto()  # by a server that is behind
     FOLLOW = auto()  # a node reads the next record of the log
@@ -143,6 +144,9 @@ class LogSimulation:
                 self._answer(step, choice)
             case Step.LOOK if node.window is not None:
                 node.window.look()
+            case Step.RECONNECT if node.window is not None:
+                node.reads.clear()
+                node.window.reconnect()
             case Step.READ | Step.READ_STALE if node.reads:
                 self._read(node, step is Step.READ_STALE)
             case Step.FOLLOW if self._is_behind(node):
@@ -167,7 +171,7 @@ class LogSimulation:
     def _node(self, step: Step, choice: int) -> SimulatedNode:
         """Any, but where the step needs a leader or one that reads, one of those if there are some."""
         able = self.nodes
-        if step in (Step.APPEND, Step.LOOK):
+        if step in (Step.APPEND, Step.LOOK, Step.RECONNECT):
             able = [node for node in self.nodes if node.window is not None and node.window.deposed is None]
         elif step in (Step.READ, Step.READ_STALE):
             able = [node for node in self.nodes if node.reads]

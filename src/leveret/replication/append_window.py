@@ -114,10 +114,16 @@ class AppendWindow(Generic[Token]):
         return []  # granted already, or the answer to a former prediction
 
     def look(self) -> None:
-        """An append was refused or not answered, or the connection was lost: ask the log what there is."""
+        """An append was refused or not answered: ask the log what there is."""
         if self._sent and not self._is_reading and self.deposed is None:
             self._is_reading = True
             self._work.append(Read(self._known + 1))
+
+    def reconnect(self) -> None:
+        """The connection is a new one: answers to what was sent and asked before will not come."""
+        self._work.clear()
+        self._is_reading = False
+        self.look()
 
     def found(self, sequence: int, payload: bytes | None) -> list[Token]:
         """The log has this record at this sequence, or None yet. Returns what is granted by that."""
