@@ -43,7 +43,7 @@ PACKAGES: dict[str, set[str]] = {
     "auth": VALUES,
     "store": VALUES,
     # The log holds batches of the journal.
-    "replication": VALUES | {"store.batch", "store.definitions", "store.records"},
+    "replication": VALUES | {"store.batch", "store.definitions", "store.records", "store.replicator"},
     # The waiting messages of a queue: lanes, pages, leases. Body sizes are read from the content.
     "backlog": VALUES | {"store", "delivery", "wire.content"},
     # Groups, selectors and duplicates are decided by the headers of a message; streams write offsets into them.

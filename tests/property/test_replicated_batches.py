@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.errors import ClusterError
-from leveret.replication.batches import FIRST_OFFSET, KINDS, SegmentEnd, decode_batch, encode_batch
+from leveret.replication.batches import FIRST_OFFSET, KINDS, SegmentEnd, decode_batch, encode_batches
 from leveret.replication.claims import Position
 from leveret.replication.log_reader import Completed, LogReader
 from leveret.replication.records import CLAIM, Head, cell_id, encode_record, read_head, split
@@ -66,7 +66,7 @@ def test_a_member_gets_the_same_changes_bytes_and_removals(made: list[Batch], pa
     reader.read(1, encode_record(Head(CLAIM, 0, CELL, 1, 1, 0), b"\x92\xa1a\xa1b"))
     sequence, got, files = 1, [], {}
     for number, batch in enumerate(made, 1):
-        for _, payload in split(CELL, 1, number, encode_batch(batch, end), part_size):
+        for _, payload in split(CELL, 1, number, encode_batches([batch], end), part_size):
             sequence += 1
             event = reader.read(sequence, payload)
             if isinstance(event, Completed):
@@ -95,7 +95,7 @@ def test_any_other_bytes_are_refused(data: bytes) -> None:
 @given(batches(), st.data())
 def test_a_damaged_record_is_never_read_as_another(made: list[Batch], data: st.DataObject) -> None:
     head = Head(2, 1, CELL, 3, 4, 0)
-    payload = bytearray(encode_record(head, encode_batch(made[0], SegmentEnd())))
+    payload = bytearray(encode_record(head, encode_batches([made[0]], SegmentEnd())))
     payload[data.draw(st.integers(4, len(payload) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(ClusterError, match="record 9 of the replicated log is damaged"):
         read_head(bytes(payload), CELL, 9)

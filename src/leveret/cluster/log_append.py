@@ -18,7 +18,7 @@ from leveret.cluster.engine import (
 )
 from leveret.logs import get_log
 from leveret.replication.append_window import AppendWindow, Read, Send, Token
-from leveret.replication.claims import ClaimAttempt
+from leveret.replication.claims import ClaimAttempt, Position
 
 ANSWER_SECONDS = 2.0  # without an answer, the log is read
 PAUSE = 0.05  # seconds before a request that failed is repeated
@@ -52,6 +52,11 @@ class LogAppender(Generic[Token]):
     @property
     def has_room(self) -> bool:
         return self._window.has_room
+
+    @property
+    def position(self) -> Position:
+        """Of the last batch that was granted."""
+        return self._window.position
 
     @property
     def is_idle(self) -> bool:

@@ -27,7 +27,7 @@ from collections import deque
 from typing import Generic, NamedTuple, TypeVar
 
 from leveret.errors import ClusterError
-from leveret.replication.claims import Claim
+from leveret.replication.claims import Claim, Position
 from leveret.replication.records import CLAIM, PART_SIZE, Head, read_head, split
 
 SIZE = 4  # records under way: more only wait in the engine
@@ -66,6 +66,7 @@ class AppendWindow(Generic[Token]):
         self.deposed: str | None = None  # why nothing is granted any more
         self.epoch = claim.epoch
         self.next_batch = claim.batch
+        self.position = Position(claim.sequence, claim.epoch, claim.batch - 1)  # of the last batch that was granted
         self._cell = cell
         self._size = size
         self._part_size = part_size
@@ -161,10 +162,11 @@ class AppendWindow(Generic[Token]):
         granted: list[Token] = []
         known = self._known
         while self._sent and self._sent[0].is_acknowledged:
-            token = self._sent.popleft().token
+            entry = self._sent.popleft()
             self._known += 1
-            if token is not None:
-                granted.append(token)
+            if entry.token is not None:
+                granted.append(entry.token)
+                self.position = Position(self._known, self.epoch, entry.head.batch)
         if self._is_reading and self._sent:
             if self._known > known:
                 self._work.append(Read(self._known + 1))

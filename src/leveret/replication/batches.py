@@ -97,15 +97,19 @@ class SegmentEnd:
         return offset
 
 
-def encode_batch(batch: Batch, end: SegmentEnd) -> bytes:
-    """The body for this batch of the leader. ``end`` is moved on: batches are encoded in the order of the journal."""
+def encode_batches(batches: Sequence[Batch], end: SegmentEnd) -> bytes:
+    """The body for these batches of the leader, which become one batch of the log: first come all changes, then all
+    writes, then all removals, as in the writer. ``end`` is moved on: the order of calls is that of the journal."""
     table: list[tuple[int, int, int]] = []
     buffers: list[bytes] = []
-    for segment, parts in batch.writes:
-        size = sum([len(part) for part in parts])
-        table.append((segment, end.advance(segment, size), size))
-        buffers += parts
-    packed = _encode((_changes(batch.changes), table, batch.removals))
+    for batch in batches:
+        for segment, parts in batch.writes:
+            size = sum([len(part) for part in parts])
+            table.append((segment, end.advance(segment, size), size))
+            buffers += parts
+    changes = [change for batch in batches for change in _changes(batch.changes)]
+    removals = [segment for batch in batches for segment in batch.removals]
+    packed = _encode((changes, table, removals))
     return b"".join((SIZE.pack(len(packed)), packed, *buffers))
 
 
@@ -119,7 +123,7 @@ def _changes(changes: Sequence[Change]) -> list[tuple[int, str, tuple[Any, ...]]
 
 
 def decode_batch(body: bytes | memoryview) -> Contents:
-    """Raises ClusterError for anything that ``encode_batch`` does not produce."""
+    """Raises ClusterError for anything that ``encode_batches`` does not produce."""
     view = memoryview(body)
     try:
         (size,) = SIZE.unpack_from(view)

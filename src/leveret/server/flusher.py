@@ -12,6 +12,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable
+from errno import EIO
 from queue import Empty, SimpleQueue
 
 from leveret.broker.broker import Broker
@@ -150,6 +151,12 @@ class Flusher:
     # ---- back on the loop
 
     def _done(self, batch: Batch) -> None:
+        if self._store.replicator is not None:
+            self._store.replicator.written(batch)  # ``finish`` follows when the log has it too
+        else:
+            self.finish(batch)
+
+    def finish(self, batch: Batch) -> None:
         journal = self._store.journal
         journal.done(batch)
         self._store.reclaim.consider()
@@ -158,6 +165,9 @@ class Flusher:
 
     def _failed(self, problem: OSError) -> None:
         journal = self._store.journal
+        if self._store.replicator is not None:  # what the log has cannot be placed again elsewhere
+            self._store.replicator.failed(problem)
+            problem = OSError(EIO, problem.strerror or str(problem))
         if lacks_files(problem):
             self._lacks_files = True
             self._log.error("out of file descriptors, publishers are blocked", reason=str(problem))

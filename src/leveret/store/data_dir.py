@@ -188,7 +188,7 @@ def make_folder(path: Path) -> None:
         path = path.parent
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
 def _close_to_others(path: Path) -> None:
@@ -250,10 +250,10 @@ def _write_format(path: Path) -> None:
     finally:
         os.close(handle)
     os.replace(path / NEW_FORMAT_FILE, path / FORMAT_FILE)
-    _sync_folder(path)
+    sync_folder(path)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     if os.name == "nt":
         return  # a folder cannot be opened there; NTFS journals its names
     handle = os.open(path, os.O_RDONLY | FLAGS)

@@ -12,7 +12,6 @@ from typing import NamedTuple, Protocol
 
 from leveret.clock import Clock
 from leveret.errors import StoreError
-from leveret.store.batch_queue import BatchWriter
 from leveret.store.data_dir import DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
@@ -22,12 +21,13 @@ from leveret.store.lane_log import LaneLog
 from leveret.store.pages import DiskPages
 from leveret.store.reclaim import Reclaim
 from leveret.store.recovery import Progress, Recovered, RecoveredLane, recover
+from leveret.store.replicator import LocalWriter, Replicator
 from leveret.store.segments import Segments
 from leveret.store.spill import FOLDER as SPILL
 from leveret.store.writer import Writer
 
 
-class StoreThreads(BatchWriter, Protocol):
+class StoreThreads(LocalWriter, Protocol):
     """The threads that the store works in: server/flusher.py."""
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -41,6 +41,8 @@ class Opened(NamedTuple):
 
 
 class Store:
+    replicator: Replicator | None = None  # set before ``start``, if the journal is replicated
+
     def __init__(self, path: Path, *, segment_size: int, synced: bool, clock: Clock) -> None:
         self.path = path
         self.spare = SpareFiles()
@@ -85,7 +87,9 @@ class Store:
 
     def start(self, threads: StoreThreads) -> None:
         self._threads = threads
-        self.journal.start(threads)
+        if self.replicator is not None:
+            self.replicator.start(threads)
+        self.journal.start(self.replicator or threads)
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         """Run a blocking job in the reader's thread; ``done`` is called with its result or exception, on the loop."""

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from leveret.errors import ClusterError
-from leveret.replication.batches import FIRST_OFFSET, KINDS, SIZE, SegmentEnd, Write, decode_batch, encode_batch
+from leveret.replication.batches import FIRST_OFFSET, KINDS, SIZE, SegmentEnd, Write, decode_batch, encode_batches
 from leveret.store.batch import Batch
 from leveret.store.definitions import KEYS, Drop, Put, QueueRow, VhostRow
 
@@ -25,8 +25,8 @@ def body_of(table: object, data: bytes = b"") -> bytes:
 
 def test_writes_have_offsets_that_follow_each_other() -> None:
     end = SegmentEnd()
-    first = decode_batch(encode_batch(batch_of((4, [b"ab", b"c"])), end))
-    second = decode_batch(encode_batch(batch_of((4, [b"de"]), (5, []), (6, [b"f"])), end))
+    first = decode_batch(encode_batches([batch_of((4, [b"ab", b"c"]))], end))
+    second = decode_batch(encode_batches([batch_of((4, [b"de"]), (5, []), (6, [b"f"]))], end))
     assert first.writes == [Write(4, FIRST_OFFSET, b"abc")]
     assert second.writes == [
         Write(4, FIRST_OFFSET + 3, b"de"),
@@ -37,16 +37,16 @@ def test_writes_have_offsets_that_follow_each_other() -> None:
 
 def test_a_journal_that_returns_to_an_older_segment_is_a_bug() -> None:
     end = SegmentEnd()
-    encode_batch(batch_of((4, [b"a"])), end)
+    encode_batches([batch_of((4, [b"a"]))], end)
     with pytest.raises(ClusterError, match="segment 3 after segment 4"):
-        encode_batch(batch_of((3, [b"a"])), end)
+        encode_batches([batch_of((3, [b"a"]))], end)
 
 
 def test_changes_and_removals_are_kept_in_order() -> None:
     batch = Batch(0)
     batch.changes = [Put(VhostRow("v", None, 5)), Drop(QueueRow, (7,)), Put(QueueRow(8, "v", "q", True, b"\xff"))]
     batch.removals = [3, 1]
-    contents = decode_batch(encode_batch(batch, SegmentEnd()))
+    contents = decode_batch(encode_batches([batch], SegmentEnd()))
     assert contents.changes == batch.changes
     assert [type(change.row) for change in contents.changes if isinstance(change, Put)] == [VhostRow, QueueRow]
     assert contents.removals == [3, 1]
