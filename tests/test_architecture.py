@@ -74,8 +74,8 @@ PACKAGES: dict[str, set[str]] = {
     | {"backlog", "store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"},
     # Where the broker has no selectors, a subscriber to a topic sees to its own.
     "client": {"wire", "delivery.selector"},
-    # The engine's servers tell their configuration over HTTP.
-    "cluster": VALUES | {"replication", "http_client"},
+    # The engine's servers tell their configuration over HTTP. Standbys apply the log to a data directory.
+    "cluster": VALUES | {"replication", "http_client", "store.replica", "store.replica_note"},
     "links": VALUES | {"client", "broker"},
     "spark": {"http_client"},
     # The command line reads the content of stored messages for `leveret dump`.

@@ -15,7 +15,6 @@ from leveret.cluster.engine import NO_MESSAGE, WRONG_SEQUENCE, EngineConnection,
 from leveret.errors import ClusterError
 
 TTL = 15  # seconds; the engine's own elections take up to 9
-RENEW_EVERY = 3.0
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 TIME_TO_LIVE = "Nats-TTL"
 
@@ -40,6 +39,9 @@ class Lease:
     def __init__(self, stream: CellStream, ttl: int = TTL) -> None:
         self._subject = f"$KV.{BUCKET}.{stream.cell}.leader"
         self._ttl = ttl
+        self.renew_every = ttl / 5
+        self.step_down_after = ttl * 0.8  # without an answer of the engine: before another node can have the lease
+        self.look_every = ttl / 15
 
     async def read(self, connection: EngineConnection) -> HeldLease | None:
         """The lease, if there is one that is not over."""

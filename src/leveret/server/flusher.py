@@ -72,6 +72,15 @@ class Flusher:
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         self._reader.do(job, done)
 
+    def give_up(self, reason: str) -> None:
+        """Write and grant nothing more: another node leads."""
+        self._void = NO_ERA
+        problem = OSError(EIO, reason)
+        self._store.journal.failed(problem)
+        self._requests.failed(problem)
+        self._broker.set_alarm(STORE, f"store read-only: {reason}")
+        self._idle.set()
+
     async def stop(self, seconds: float) -> bool:
         """Write the clean-shutdown record, wait for the disk as long as allowed, and end the threads; whether they
         ended."""

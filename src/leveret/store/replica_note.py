@@ -14,6 +14,7 @@ import msgspec
 
 from leveret.errors import StoreError
 from leveret.store.data_dir import sync_folder
+from leveret.store.writer import segment_path
 
 NAME = "replica"
 NEW_NAME = "replica.new"
@@ -43,6 +44,20 @@ def write_note(folder: Path, note: ReplicaNote) -> None:
         os.close(handle)
     os.replace(folder / NEW_NAME, folder / NAME)
     sync_folder(folder)
+
+
+def keep_note(folder: Path, note: ReplicaNote) -> None:
+    """The same for a leader, whose writer has written what the note is about, but may not have synced it."""
+    try:
+        handle = os.open(folder / segment_path(note.segment), os.O_RDWR | FLAGS)
+    except FileNotFoundError:
+        pass  # removed since: what was in it is not needed
+    else:
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    write_note(folder, note)
 
 
 def read_note(folder: Path) -> ReplicaNote | None:

@@ -120,8 +120,11 @@ class Store:
         self.writer = self._db = self._folder = None
 
     def close(self) -> None:
-        if self.writer is not None and self.journal.failure is None:
-            self.writer.close()
+        if self.writer is not None:
+            if self.journal.failure is None:
+                self.writer.close()
+            else:
+                self.writer.abandon(cut=False)
         self.spare.close()
         if self._db is not None:
             self._db.close()
