@@ -92,6 +92,18 @@ class GrantsOutOfOrder(AppendWindow[bytes]):
         return []
 
 
+class GrantsWithoutAnswer(AppendWindow[bytes]):
+    """What was sent counts as acknowledged."""
+
+    def look(self) -> None:
+        super().look()
+        for entry in self._sent:
+            entry.is_acknowledged = True
+
+    def found(self, sequence: int, payload: bytes | None) -> list[bytes]:
+        return self._grant() if payload is None else super().found(sequence, payload)
+
+
 class PassesOverClaims(AppendWindow[bytes]):
     def _judge(self, head: Head | None, payload: bytes) -> list[bytes]:
         if head is not None and head.epoch > self.epoch:
@@ -138,6 +150,7 @@ FAULTS = {
     "the position starts at the end of the stream": {"node": StartsAtTheEnd},
     "a restarted node continues its epoch": {"node": ContinuesAfterRestart},
     "grants are out of order": {"window": GrantsOutOfOrder},
+    "grants do not wait for the engine": {"window": GrantsWithoutAnswer},
     "claims are passed over": {"window": PassesOverClaims},
     "acknowledgements of former predictions count": {"window": KeepsAcknowledgements},
     "acknowledgements are matched by sequence": {"window": MatchesBySequence},
