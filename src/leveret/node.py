@@ -303,12 +303,6 @@ class Node:
 
     # ---- stop
 
-    async def give_up(self, reason: str) -> None:
-        """Stop at once, without the clean-shutdown record: another node leads the cell."""
-        if self._flusher is not None:
-            self._flusher.give_up(reason)
-        await self.stop()
-
     async def stop(self) -> None:
         self._readiness.stopping()
         self._readiness.leave()

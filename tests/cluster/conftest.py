@@ -1,16 +1,17 @@
-"""Three servers of the engine for all tests that leave them running, and three for each test that does not."""
+"""Three servers of the engine for all tests that leave them running, and three for each module that does not."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.cell_log import CellLog
 from tests.support.nats_servers import NatsServers
 
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 Story = Callable[[CellLog], Awaitable[None]]
 Play = Callable[..., None]
 
@@ -22,10 +23,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
         yield started
 
 
-@pytest.fixture
-def own_servers(tmp_path: Path) -> Iterator[NatsServers]:
-    """For tests that kill them."""
-    with NatsServers(tmp_path) as started:
+@pytest.fixture(scope="module")
+def own_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServers]:
+    """For tests that kill them, and start them again."""
+    with NatsServers(tmp_path_factory.mktemp("killed")) as started:
         started.start()
         yield started
 
@@ -36,7 +37,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
     def play(servers: NatsServers, story: Story, **options: int) -> None:
         async def run() -> None:
-            async with CellLog(servers, request.node.originalname[:60], **options) as cell:
+            async with CellLog(servers, NOT_IN_NAMES.sub("_", request.node.name)[:60], **options) as cell:
                 await story(cell)
 
         asyncio.run(run())

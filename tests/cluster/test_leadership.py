@@ -26,6 +26,7 @@ class Local:
 
     def __init__(self, leadership: Leadership) -> None:
         self.finished: list[Batch] = []
+        self.given_up: str | None = None
         self._replicator = leadership.replicator
         self._replicator.start(self)
 
@@ -37,6 +38,9 @@ class Local:
 
     def finish(self, batch: Batch) -> None:
         self.finished.append(batch)
+
+    def give_up(self, reason: str) -> None:
+        self.given_up = reason
 
     def write(self, data: bytes) -> Batch:
         batch = Batch(0)
@@ -82,6 +86,7 @@ def test_a_leader_steps_down_when_another_node_has_claimed(servers: NatsServers,
         local.write(b"late")
         assert "epoch 2 was claimed by another node" in await running
         assert local.finished == []
+        assert local.given_up is not None
 
     play(servers, story)
 
@@ -116,6 +121,22 @@ def test_a_leader_steps_down_when_its_disk_fails(servers: NatsServers, play: Pla
         local.write(b"late")
         assert await running == "the disk of this node failed (No space left on device)"
         assert local.finished == []
+
+    play(servers, story)
+
+
+def test_a_leader_steps_down_after_an_internal_error(servers: NatsServers, play: Play) -> None:
+    async def story(cell: CellLog) -> None:
+        leadership, local, _ = await leadership_of(cell)
+
+        def fail(batch: Batch) -> None:
+            raise ValueError("broken")
+
+        local.finish = fail  # type: ignore[method-assign]
+        running = asyncio.create_task(leadership.run())
+        local.submit = lambda batch: leadership.replicator.written(batch)  # type: ignore[method-assign]
+        local.write(b"one")
+        assert await running == "internal error (ValueError('broken'))"
 
     play(servers, story)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from leveret.cluster.log_append import EXPECTED
 from leveret.replication.claims import Position
+from leveret.replication.log_reader import Completed
 from leveret.replication.records import PART_SIZE, split
 from tests.cluster.conftest import Play
-from tests.support.cell_log import CellLog, Leader, until
+from tests.support.cell_log import NOTHING, CellLog, Leader, Member, until
 from tests.support.nats_servers import NatsServers
 
 
@@ -163,5 +166,39 @@ def test_a_member_notices_that_the_stream_is_another_one(servers: NatsServers, p
         await until(lambda: member.failure is not None)
         assert member.failure is not None
         assert "is not in the engine any more" in member.failure
+
+    play(servers, story)
+
+
+def test_a_member_that_cannot_apply_a_batch_reads_nothing_more(servers: NatsServers, play: Play) -> None:
+    class Broken(Member):
+        async def completed(self, batch: Completed) -> None:
+            await super().completed(batch)
+            if batch.body == b"two":
+                raise ValueError("broken")
+
+    async def story(cell: CellLog) -> None:
+        leader = await cell.lead("a")
+        leader.append(b"one", b"two", b"three")
+        await leader.settled()
+        member = Broken(cell, "b", NOTHING)
+        with pytest.raises(ValueError, match="broken"):
+            await member.tail.run()
+        assert member.batches == [b"one", b"two"]
+
+    play(servers, story)
+
+
+def test_a_leader_whose_listener_fails_ends(servers: NatsServers, play: Play) -> None:
+    async def story(cell: CellLog) -> None:
+        leader = await cell.lead("a")
+
+        def fail(tokens: list[bytes]) -> None:
+            raise ValueError(f"broken by {tokens}")
+
+        leader.granted = fail  # type: ignore[method-assign]
+        leader.append(b"one")
+        with pytest.raises(ValueError, match="broken by"):
+            await cell.tasks[-1]
 
     play(servers, story)

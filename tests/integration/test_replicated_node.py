@@ -11,6 +11,7 @@ import pytest
 
 from leveret.client import ClientError, Properties, connect
 from leveret.config import Settings
+from leveret.errors import StoreError
 from leveret.node import Node
 from leveret.replication.batches import decode_batch
 from leveret.replication.claims import Position
@@ -126,14 +127,35 @@ def test_a_deposed_leader_confirms_nothing(tmp_path: Path) -> None:
         number = len(log.bodies)
         confirm = asyncio.create_task(channel.publish(b"never granted", "", "q", PERSISTENT))
         await until(lambda: len(log.bodies) > number)
-        log.replicator.stop()
-        await node.give_up("another node leads")
+        log.replicator.stop("another node leads")
         log.grant()
         with pytest.raises(ClientError):
             await confirm
         await connection.close()
 
     assert play(tmp_path, story).reasons == []
+
+
+def test_a_leader_that_is_deposed_while_it_starts_does_not_wait(tmp_path: Path) -> None:
+    async def run() -> None:
+        log = HeldLog()
+        log.is_held = True
+        node = Node(Settings(data_dir=tmp_path, amqp_port=0, http_port=None, shutdown_timeout=2.0))
+        assert node.store is not None
+        node.store.replicator = log.replicator
+        starting = asyncio.create_task(node.start())
+        await until(lambda: bool(log.bodies))
+        assert not starting.done()
+        log.replicator.stop("another node leads")
+        await asyncio.wait((starting,), timeout=20)
+        assert starting.done()
+        if starting.exception() is None:
+            await node.stop()
+        replica = Replica(tmp_path, "c")
+        with pytest.raises(StoreError, match="in no cell"):  # and not: in use
+            replica.open()
+
+    asyncio.run(run())
 
 
 def test_a_leader_whose_disk_fails_steps_down_and_confirms_nothing(

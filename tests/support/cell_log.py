@@ -94,7 +94,7 @@ class CellLog:
         self.stream = CellStream.of(cell)
         self.options = EngineOptions(tuple(servers.urls), tuple(servers.monitoring))
         self._ring_bytes = ring_bytes
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self._connections: list[EngineConnection] = []
 
     async def __aenter__(self) -> CellLog:
@@ -104,7 +104,7 @@ class CellLog:
         return self
 
     async def __aexit__(self, kind: type | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             await end(task)
         for connection in self._connections:
             await connection.close()
@@ -121,7 +121,7 @@ class CellLog:
         return self.servers.place_of(info["cluster"]["leader"])
 
     def run(self, member: Member | LogAppender[bytes]) -> None:
-        self._tasks.append(asyncio.create_task(member.run()))
+        self.tasks.append(asyncio.create_task(member.run()))
 
     def member(self, name: str, position: Position = NOTHING) -> Member:
         member = Member(self, name, position)
@@ -149,6 +149,8 @@ class CellLog:
 
     async def all_batches(self) -> list[bytes]:
         """What the log holds, read from its beginning."""
+        connection = await self.connect()
+        info = await connection.request(f"$JS.API.STREAM.INFO.{self.stream.name}")
         member = self.member("reader")
-        await until(lambda: member.is_caught_up)
+        await until(lambda: member.tail.reader.position.sequence >= info["state"]["last_seq"])
         return member.batches

@@ -39,9 +39,6 @@ class LeadingBroker:
     async def stop(self) -> None:
         await self._node.stop()
 
-    async def give_up(self, reason: str) -> None:
-        await self._node.give_up(reason)
-
 
 async def run(name: str, folder: Path, port: int, lease_seconds: int, cell: str, urls: list[str]) -> None:
     engine, stream = Engine(EngineOptions(tuple(urls)), name), CellStream.of(cell)
@@ -91,6 +88,13 @@ class CellNode:
 
     def log(self) -> str:
         return self._log.read_text()
+
+    def wait_for(self, text: str, seconds: float = 20.0) -> None:
+        """Until this is in the log."""
+        deadline = time.monotonic() + seconds
+        while text not in self.log():
+            assert time.monotonic() < deadline, self.log()[-2000:]
+            time.sleep(0.02)
 
     @property
     def times_leading(self) -> int:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
+from random import randrange
 from socket import socket
 from types import TracebackType
 
@@ -33,14 +33,19 @@ cluster {{ name: "test", listen: "127.0.0.1:{port}", routes: [{routes}] }}
 
 
 def free_ports(number: int) -> list[int]:
-    """Taken together, so that they differ."""
-    sockets = [socket() for _ in range(number)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
+    """Different ones, below those that the system gives to outgoing connections: a killed server finds its port free
+    again."""
+    sockets: list[socket] = []
+    while len(sockets) < number:
+        each = socket()
+        sockets.append(each)
+        try:
+            each.bind(("127.0.0.1", randrange(12_000, 32_000)))
+        except OSError:
+            sockets.pop().close()
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
-        with closing(each):
-            pass
+        each.close()
     return ports
 
 
@@ -48,9 +53,8 @@ class NatsServers:
     def __init__(self, folder: Path, number: int = 3, *, sync: str = "always") -> None:
         self.folder = folder
         self.number = number
-        self.ports = free_ports(number)
-        self.monitoring_ports = free_ports(number)
-        self._routes = free_ports(number)
+        ports = free_ports(3 * number)
+        self.ports, self.monitoring_ports, self._routes = ports[::3], ports[1::3], ports[2::3]
         self._sync = sync
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * number
 

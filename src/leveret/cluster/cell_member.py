@@ -23,6 +23,7 @@ from leveret.cluster.leadership import Leadership
 from leveret.cluster.lease import TTL, Lease, LeaseHolder
 from leveret.cluster.log_append import append_claim
 from leveret.cluster.standby import NOTE_EVERY, Standby
+from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.replication.claims import Candidate, Claim, StaleProof
 from leveret.replication.journal_replicator import JournalReplicator
@@ -33,17 +34,16 @@ CLAIM_TRIES = 3  # with one lease
 
 
 class LeaderNode(Protocol):
-    """The broker that runs while this node leads. It owns the data directory between ``start`` and the end of
-    ``stop``."""
+    """The broker that runs while this node leads. It owns the data directory between ``start`` and the end of ``stop``.
+    When ``replicator`` is stopped, it grants nothing more, and a ``start`` that waits for a grant ends soon."""
 
     async def start(self, replicator: JournalReplicator) -> None:
-        """Recover, and serve clients; every batch of the journal goes through ``replicator``."""
+        """Recover, and serve clients; every batch of the journal goes through ``replicator``. Is never cancelled: a
+        worker may be reading the data directory."""
 
     async def stop(self) -> None:
-        """In good order: the journal's last batch is the clean-shutdown record."""
-
-    async def give_up(self, reason: str) -> None:
-        """At once: nothing more is granted. Clients are disconnected."""
+        """Disconnect clients and release the data directory. The journal's last batch is the clean-shutdown record,
+        unless the replicator is stopped."""
 
 
 class Identity(NamedTuple):
@@ -74,6 +74,7 @@ class CellMember:
         self._new_node = new_node
         self._lease = Lease(stream, lease_seconds)
         self._is_stopping = asyncio.Event()
+        self._has_started = False  # the broker of the leader
         self._notes = ThreadPoolExecutor(1, "leveret-notes")  # one: a note that was cancelled ends before the next
         self._log = get_log("cluster").bind(cell=stream.cell, node=identity.node)
 
@@ -159,42 +160,39 @@ class CellMember:
         running = asyncio.create_task(leadership.run())
         notes = asyncio.create_task(self._note(leadership.replicator))
         stopping = asyncio.create_task(self._is_stopping.wait())
-        starting = asyncio.create_task(node.start(leadership.replicator))
         try:
-            await asyncio.wait((running, starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                self.claim = claim
-                self.leads.set()
-                self._log.info("leading", epoch=claim.epoch)
+            await self._start(node, leadership, claim)
             await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.leads.clear()
             self.claim = None
             await end(notes)
-            await self._step_down(node, leadership, running, starting)
-            for task in (stopping, running):
-                await end(task)
+            is_deposed = running.done()
+            if is_deposed:
+                reason = running.result() if running.exception() is None else repr(running.exception())
+                self._log.warning("stepping down", reason=reason)
+            if self._has_started:
+                await node.stop()
+            await end(running)
+            await end(stopping)
+            if not is_deposed:
+                await leadership.release()
             await self._write_note(leadership.replicator)
 
-    async def _step_down(
-        self,
-        node: LeaderNode,
-        leadership: Leadership,
-        running: asyncio.Task[str],
-        starting: asyncio.Task[None],
-    ) -> None:
-        await end(starting)
-        has_started = not starting.cancelled() and starting.exception() is None
-        if running.done():
-            reason = running.result() if running.exception() is None else str(running.exception())
-            self._log.warning("stepping down", reason=reason)
-            if has_started:
-                await node.give_up(reason)
+    async def _start(self, node: LeaderNode, leadership: Leadership, claim: Claim) -> None:
+        self._has_started = False
+        try:
+            await node.start(leadership.replicator)
+        except LeveretError as problem:
+            if not leadership.replicator.is_stopped:
+                raise
+            self._log.info("deposed before the broker had started", reason=str(problem))
             return
-        if has_started:
-            await node.stop()
-        await leadership.release()
+        self._has_started = True
+        if not leadership.replicator.is_stopped:
+            self.claim = claim
+            self.leads.set()
+            self._log.info("leading", epoch=claim.epoch)
 
     async def _note(self, replicator: JournalReplicator) -> None:
         """The leader's directory follows the log too: note up to where, for a start after a crash."""

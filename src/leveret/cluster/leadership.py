@@ -7,6 +7,7 @@ has not answered for most of the time that the lease lives: soon another node ma
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from leveret.cluster.cell_stream import CellStream
 from leveret.cluster.engine import Engine, EngineConnection, EngineUnavailable, end
@@ -38,16 +39,22 @@ class Leadership:
     async def run(self) -> str:
         tasks = [asyncio.create_task(job) for job in (self._appender.run(), self._renew())]
         try:
+            futures: list[asyncio.Future[Any]] = [self._over, *tasks]
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done() and (problem := task.exception()) is not None:
+                    self._log.error("internal error of the leader", reason=repr(problem))
+                    self.step_down(f"internal error ({problem!r})")
             return await self._over
         finally:
-            self.replicator.stop()
+            self.replicator.stop("this node does not lead any more")
             for task in tasks:
                 await end(task)
             await self._disconnect()
 
     def step_down(self, reason: str) -> None:
         """Grant nothing more."""
-        self.replicator.stop()
+        self.replicator.stop(reason)
         if not self._over.done():
             self._over.set_result(reason)
 

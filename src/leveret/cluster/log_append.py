@@ -47,6 +47,7 @@ class LogAppender(Generic[Token]):
         self._window = window
         self._listener = listener
         self._wake = asyncio.Event()
+        self._failure: Exception | None = None  # of the listener
         self._log = get_log("cluster").bind(cell=stream.cell, epoch=window.epoch)
 
     @property
@@ -100,6 +101,8 @@ class LogAppender(Generic[Token]):
                         await self._read(connection, work)
                 await self._wake.wait()
                 self._wake.clear()
+                if self._failure is not None:
+                    raise self._failure
                 if connection.lost.is_set():
                     raise EngineUnavailable("connection lost")
         finally:
@@ -157,7 +160,12 @@ class LogAppender(Generic[Token]):
         if self._window.is_idle:
             self.waiting_since = None
         if tokens:
-            self._listener.granted(tokens)
+            try:
+                self._listener.granted(tokens)
+            except Exception as problem:  # nats-py would only report it
+                self._failure = problem
+                self._wake.set()
+                raise
 
 
 async def append_claim(connection: EngineConnection, stream: CellStream, attempt: ClaimAttempt) -> bool | None:

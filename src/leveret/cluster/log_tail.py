@@ -127,8 +127,9 @@ class LogTail:
         self._is_busy = True
         try:
             await self._handle(connection, message)
-        except (ClusterError, EngineUnavailable) as problem:
+        except Exception as problem:  # nats-py would only report it: the next record would be read without this one
             over.set_exception(problem)
+            raise
         finally:
             self._is_busy = False
 

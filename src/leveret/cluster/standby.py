@@ -48,7 +48,8 @@ class Standby:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything was applied that the log had when the engine last delivered something."""
+        """Whether everything was applied that the delivering server has. It may be behind the others: a claim succeeds
+        only at the end of the log."""
         return self._tail is not None and self._tail.behind == 0
 
     async def run(self) -> None:

@@ -70,16 +70,18 @@ class JournalReplicator:
         self._in_flight: deque[ReplicatedBatch] = deque()
         self._gathered: deque[ReplicatedBatch] = deque()  # not in the log yet
         self._to_write: deque[ReplicatedBatch] = deque()  # not passed to the writer yet
-        self._is_stopped = False
+        self._stopped: str | None = None  # why nothing more is granted
         self.applied: Applied | None = None  # what the data directory has for sure, for its note
 
     # ---- for the store (store/replicator.py)
 
     def start(self, writer: LocalWriter) -> None:
         self._writer = writer
+        if self._stopped is not None:
+            writer.give_up(self._stopped)
 
     def submit(self, batch: Batch) -> None:
-        if self._is_stopped:
+        if self._stopped is not None:
             return
         entry = ReplicatedBatch(batch)
         for queue in (self._in_flight, self._gathered, self._to_write):
@@ -99,8 +101,9 @@ class JournalReplicator:
         self._finish()
 
     def failed(self, problem: OSError) -> None:
-        self.stop()
-        self._stepped_down(f"the disk of this node failed ({problem.strerror or problem})")
+        reason = f"the disk of this node failed ({problem.strerror or problem})"
+        self.stop(reason)
+        self._stepped_down(reason)
 
     # ---- for the log
 
@@ -115,11 +118,19 @@ class JournalReplicator:
         self._write()
         self._finish()
 
-    def stop(self) -> None:
-        """Grant nothing more: another node leads, or will."""
-        self._is_stopped = True
+    def stop(self, reason: str) -> None:
+        """Grant nothing more: another node leads, or will. The first reason counts."""
+        if self._stopped is not None:
+            return
+        self._stopped = reason
         self._gathered.clear()
         self._to_write.clear()
+        if self._writer is not None:
+            self._writer.give_up(reason)
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped is not None
 
     def _pack(self) -> None:
         while self._gathered and self._log.has_room:
@@ -137,7 +148,7 @@ class JournalReplicator:
 
     def _finish(self) -> None:
         done: Batch | None = None
-        while not self._is_stopped and self._in_flight:
+        while self._stopped is None and self._in_flight:
             first = self._in_flight[0]
             if not (first.is_granted and first.is_written):
                 break

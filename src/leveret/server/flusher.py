@@ -72,15 +72,6 @@ class Flusher:
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         self._reader.do(job, done)
 
-    def give_up(self, reason: str) -> None:
-        """Write and grant nothing more: another node leads."""
-        self._void = NO_ERA
-        problem = OSError(EIO, reason)
-        self._store.journal.failed(problem)
-        self._requests.failed(problem)
-        self._broker.set_alarm(STORE, f"store read-only: {reason}")
-        self._idle.set()
-
     async def stop(self, seconds: float) -> bool:
         """Write the clean-shutdown record, wait for the disk as long as allowed, and end the threads; whether they
         ended."""
@@ -175,8 +166,8 @@ class Flusher:
     def _failed(self, problem: OSError) -> None:
         journal = self._store.journal
         if self._store.replicator is not None:  # what the log has cannot be placed again elsewhere
-            self._store.replicator.failed(problem)
-            problem = OSError(EIO, problem.strerror or str(problem))
+            self._store.replicator.failed(problem)  # ``give_up`` follows
+            return
         if lacks_files(problem):
             self._lacks_files = True
             self._log.error("out of file descriptors, publishers are blocked", reason=str(problem))
@@ -190,6 +181,16 @@ class Flusher:
             self._log.error("write or sync failed, the store is read-only until a restart", reason=str(problem))
             self._broker.set_alarm(STORE, f"store read-only: {problem.strerror or problem}")
             self._idle.set()
+
+    def give_up(self, reason: str) -> None:
+        """Write and grant nothing more: another node leads."""
+        self._void = NO_ERA
+        problem = OSError(EIO, reason)
+        self._log.error("the journal is not written any more", reason=reason)
+        self._store.journal.failed(problem)
+        self._requests.failed(problem)
+        self._broker.set_alarm(STORE, f"store read-only: {reason}")
+        self._idle.set()
 
     def _look(self) -> None:
         """Measure the free space, in the reader's thread since even that may hang."""

@@ -17,6 +17,9 @@ class LocalWriter(BatchWriter, Protocol):
     def finish(self, batch: Batch) -> None:
         """This batch, and with it all before, is done: grant it."""
 
+    def give_up(self, reason: str) -> None:
+        """Write and grant nothing more: another node leads."""
+
 
 class Replicator(BatchWriter, Protocol):
     """Takes the place of the writer: replication/journal_replicator.py. All calls are on the loop."""

@@ -20,6 +20,7 @@ class Parts:
         self.submitted: list[Batch] = []
         self.finished: list[Batch] = []
         self.reasons: list[str] = []
+        self.given_up: list[str] = []
         self.replicator = JournalReplicator(self, self.reasons.append)
         self.replicator.start(self)
 
@@ -35,6 +36,9 @@ class Parts:
 
     def finish(self, batch: Batch) -> None:
         self.finished.append(batch)
+
+    def give_up(self, reason: str) -> None:
+        self.given_up.append(reason)
 
     def grant(self, number: int = 1) -> None:
         tokens, self.tokens = self.tokens[:number], self.tokens[number:]
@@ -139,7 +143,7 @@ def test_nothing_is_done_after_another_node_leads() -> None:
     one, two = batch_of(b"1"), batch_of(b"2", changes=("v",))
     parts.replicator.submit(one)
     parts.replicator.submit(two)
-    parts.replicator.stop()
+    parts.replicator.stop("another node leads")
     parts.replicator.written(one)
     parts.grant(2)
     parts.replicator.submit(batch_of(b"3"))
@@ -155,6 +159,7 @@ def test_a_failed_disk_makes_the_node_step_down() -> None:
     parts.replicator.failed(OSError(28, "No space left on device"))
     parts.grant()
     assert parts.finished == []
+    assert parts.given_up == parts.reasons
     assert parts.reasons == ["the disk of this node failed (No space left on device)"]
 
 
@@ -162,3 +167,13 @@ def test_settles_alone_may_wait() -> None:
     parts = Parts()
     parts.replicator.submit_later()
     assert parts.reasons == ["later"]
+
+
+def test_a_writer_that_starts_too_late_gives_up() -> None:
+    parts = Parts()
+    replicator = JournalReplicator(parts, parts.reasons.append)
+    replicator.stop("another node leads")
+    replicator.stop("a later reason")
+    replicator.start(parts)
+    assert parts.given_up == ["another node leads"]
+    assert replicator.is_stopped
