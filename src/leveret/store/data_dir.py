@@ -4,6 +4,7 @@
     lock        held by the broker that uses the folder; contains its process id, for error messages
     meta.db     the definitions
     journal/    the messages
+    replica     only in a cell: up to where of the replicated log the folder is (store/replica_note.py)
 
 Only the user of the broker has access: the files hold messages and password hashes. If an earlier version, a restored
 archive or a copy left files open to other users, each start corrects it.
@@ -30,6 +31,7 @@ NEW_FORMAT_FILE = "format.new"
 LOCK_FILE = "lock"
 JOURNAL = "journal"
 META = "meta.db"
+REPLICA = "replica"
 # What may lie in a folder without a format file: what a crash while it was made leaves, and what a new disk has.
 HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found"}
 SENTENCE = "leveret data directory, format {}\n"

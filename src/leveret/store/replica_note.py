@@ -13,11 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from leveret.errors import StoreError
+from leveret.store.data_dir import REPLICA as NAME
 from leveret.store.data_dir import sync_folder
 from leveret.store.writer import segment_path
 
-NAME = "replica"
-NEW_NAME = "replica.new"
+NEW_NAME = f"{NAME}.new"
 VERSION = 1
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from leveret.clock import Clock
 from leveret.errors import StoreError
-from leveret.store.data_dir import DataDir
+from leveret.store.data_dir import REPLICA, DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.files import Files, SpareFiles
@@ -72,6 +72,11 @@ class Store:
 
     def _open(self, progress: Progress) -> Opened:
         self._folder = DataDir.open(self.path)
+        if self.replicator is None and (self.path / REPLICA).exists():
+            raise StoreError(
+                f"data directory {self.path} belongs to a cell, and a broker of its own would make it differ from the "
+                "others: choose another with --data-dir"
+            )
         self.spare.refill()
         self._db = DefinitionsDb(self._folder.meta, synced=self._synced)
         definitions = self._db.load()

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from leveret.clock import FrozenClock
 from leveret.errors import StoreError
 from leveret.store.definitions import Drop, Put, VhostRow
 from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.records import SEGMENT_HEAD, segment_head
 from leveret.store.replica import Replica, ReplicaWrite
 from leveret.store.replica_note import NAME, ReplicaNote, read_note, write_note
+from leveret.store.store import Store
 
 HEAD = SEGMENT_HEAD.size
 
@@ -160,3 +162,13 @@ def test_a_note_replaces_the_one_before(tmp_path: Path) -> None:
         write_note(tmp_path, note)
         assert read_note(tmp_path) == note
     assert [each.name for each in tmp_path.iterdir()] == [NAME]
+
+
+def test_a_broker_outside_of_the_cell_does_not_use_the_directory(tmp_path: Path) -> None:
+    replica = replica_of(tmp_path)
+    replica.keep(1, 1, 1)
+    replica.close()
+    store = Store(tmp_path, segment_size=1 << 20, synced=False, clock=FrozenClock())
+    with pytest.raises(StoreError, match="belongs to a cell"):
+        store.open()
+    replica_of(tmp_path).close()  # the lock was released
