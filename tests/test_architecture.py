@@ -42,6 +42,8 @@ PACKAGES: dict[str, set[str]] = {
     "delivery": VALUES,
     "auth": VALUES,
     "store": VALUES,
+    # The log holds batches of the journal.
+    "replication": VALUES | {"store.batch", "store.definitions", "store.records", "store.replicator"},
     # The waiting messages of a queue: lanes, pages, leases. Body sizes are read from the content.
     "backlog": VALUES | {"store", "delivery", "wire.content"},
     # Groups, selectors and duplicates are decided by the headers of a message; streams write offsets into them.
@@ -74,6 +76,8 @@ PACKAGES: dict[str, set[str]] = {
     | {"backlog", "store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"},
     # Where the broker has no selectors, a subscriber to a topic sees to its own.
     "client": {"wire", "delivery.selector"},
+    # The engine's servers tell their configuration over HTTP. Standbys apply the log to a data directory.
+    "cluster": VALUES | {"replication", "http_client", "store.replica", "store.replica_note"},
     "links": VALUES | {"client", "broker"},
     "spark": {"http_client"},
     # The command line reads the content of stored messages for `leveret dump`.
@@ -105,6 +109,7 @@ FOR_ALL = {"errors", "version"}
 PUBLIC_PACKAGES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
 
 NO_IO = {"wire", "session", "routing", "queues", "backlog", "store", "delivery", "broker", "auth", "sharding", "stomp"}
+NO_IO |= {"replication"}
 DOES_IO = {"store/files.py"}
 IO = {"asyncio", "uvloop", "socket", "ssl", "select", "selectors", "subprocess", "multiprocessing"}
 CHANCE = {"time", "random", "secrets", "uuid", "threading", "_thread", "concurrent"}

@@ -4,6 +4,7 @@
     ├── ConfigError            a setting, file or flag that cannot be used, with the remedy
     ├── BrokerStopped          a call on an embedded broker that is not running
     ├── StoreError             a data directory that cannot be used, with cause and remedy
+    ├── ClusterError           a replicated log or its engine that cannot be used, with cause and remedy
     └── AmqpError              carries its own reply code and what it closes
         ├── (closes the channel)
         │   ├── AccessRefused 403      ├── NotFound 404
@@ -37,6 +38,10 @@ class BrokerStopped(LeveretError):
 
 class StoreError(LeveretError):
     """A data directory that cannot be used as it is. The text names it, the cause and the remedy."""
+
+
+class ClusterError(LeveretError):
+    """A replicated log, or the engine that stores it, cannot be used as it is. The text names cause and remedy."""
 
 
 class AmqpError(LeveretError):

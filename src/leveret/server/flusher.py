@@ -12,6 +12,7 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable
+from errno import EIO
 from queue import Empty, SimpleQueue
 
 from leveret.broker.broker import Broker
@@ -193,6 +194,12 @@ class Flusher:
     # ---- back on the loop
 
     def _done(self, batch: Batch) -> None:
+        if self._store.replicator is not None:
+            self._store.replicator.written(batch)  # ``finish`` follows when the log has it too
+        else:
+            self.finish(batch)
+
+    def finish(self, batch: Batch) -> None:
         journal = self._store.journal
         journal.done(batch)
         self._store.reclaim.consider()
@@ -202,6 +209,9 @@ class Flusher:
 
     def _failed(self, problem: OSError) -> None:
         journal = self._store.journal
+        if self._store.replicator is not None:  # what the log has cannot be placed again elsewhere
+            self._store.replicator.failed(problem)  # ``give_up`` follows
+            return
         if lacks_files(problem):
             self._lacks_files = True
             self._log.error("out of file descriptors, publishers are blocked", reason=str(problem))
@@ -215,6 +225,16 @@ class Flusher:
             self._log.error("write or sync failed, the store is read-only until a restart", reason=str(problem))
             self._broker.set_alarm(STORE, f"store read-only: {problem.strerror or problem}")
             self._idle.set()
+
+    def give_up(self, reason: str) -> None:
+        """Write and grant nothing more: another node leads."""
+        self._void = NO_ERA
+        problem = OSError(EIO, reason)
+        self._log.error("the journal is not written any more", reason=reason)
+        self._store.journal.failed(problem)
+        self._requests.failed(problem)
+        self._broker.set_alarm(STORE, f"store read-only: {reason}")
+        self._idle.set()
 
     def _look(self) -> None:
         """Measure the free space, in the reader's thread since even that may hang."""

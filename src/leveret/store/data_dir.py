@@ -4,6 +4,7 @@
     lock        held by the broker that uses the folder; contains its process id, for error messages, and the lineage
     meta.db     the definitions
     journal/    the messages
+    replica     only in a cell: up to where of the replicated log the folder is (store/replica_note.py)
 
 Only the user of the broker has access: the files hold messages and password hashes. If an earlier version, a restored
 archive or a copy left files open to other users, each start corrects it.
@@ -33,6 +34,7 @@ NEW_FORMAT_FILE = "format.new"
 LOCK_FILE = "lock"
 JOURNAL = "journal"
 META = "meta.db"
+REPLICA = "replica"
 # Files in a folder without a format file that are no obstacle: a crash during its creation or a new disk left them.
 HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found"}
 SENTENCE = "leveret data directory, format {}\n"
@@ -195,7 +197,7 @@ def make_folder(path: Path) -> None:
         path = path.parent
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
-        _sync_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
 def _close_to_others(path: Path) -> None:
@@ -268,10 +270,10 @@ def _write_format(path: Path) -> None:
     finally:
         os.close(handle)
     os.replace(path / NEW_FORMAT_FILE, path / FORMAT_FILE)
-    _sync_folder(path)
+    sync_folder(path)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     if os.name == "nt":
         return  # a folder cannot be opened there; NTFS journals its names
     handle = os.open(path, os.O_RDONLY | FLAGS)

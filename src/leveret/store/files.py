@@ -12,6 +12,7 @@ from leveret.store.disk import lacks_files
 SPARE = 8  # descriptors: a segment and its folder, a stream's, a file that is read, and as many again
 MOST_BUFFERS = 1024  # IOV_MAX on all known systems
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+EDIT = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -88,6 +89,19 @@ class Files:
             folder /= each
             folder.mkdir(0o700, exist_ok=True)
         return self._open(folder / name, APPEND, 0o600)
+
+    def edit(self, path: str) -> int:
+        """A file to write at any place of; made if there is none. Its handle."""
+        return self._open(self._root / path, EDIT, 0o600)
+
+    def write_at(self, handle: int, offset: int, data: bytes | memoryview) -> None:
+        os.lseek(handle, offset, os.SEEK_SET)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+
+    def has(self, path: str) -> bool:
+        return (self._root / path).exists()
 
     def append(self, handle: int, buffers: Sequence[bytes]) -> None:
         for first in range(0, len(buffers), MOST_BUFFERS):

@@ -12,9 +12,8 @@ from typing import NamedTuple, Protocol
 
 from leveret.clock import Clock
 from leveret.errors import StoreError
-from leveret.store.batch_queue import BatchWriter
 from leveret.store.checkpoints import Checkpoints
-from leveret.store.data_dir import DataDir
+from leveret.store.data_dir import REPLICA, DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.files import Files, SpareFiles
@@ -24,12 +23,13 @@ from leveret.store.pages import DiskPages
 from leveret.store.reclaim import Reclaim
 from leveret.store.recovered_lane import RecoveredLane
 from leveret.store.recovery import Progress, Recovered, recover
+from leveret.store.replicator import LocalWriter, Replicator
 from leveret.store.segments import Segments
 from leveret.store.spill import FOLDER as SPILL
 from leveret.store.writer import Writer
 
 
-class StoreThreads(BatchWriter, Protocol):
+class StoreThreads(LocalWriter, Protocol):
     """The threads that the store works in: server/flusher.py."""
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -46,6 +46,8 @@ class Opened(NamedTuple):
 
 
 class Store:
+    replicator: Replicator | None = None  # set before ``start``, if the journal is replicated
+
     def __init__(self, path: Path, *, segment_size: int, synced: bool, clock: Clock) -> None:
         self.path = path
         self.spare = SpareFiles()
@@ -76,6 +78,11 @@ class Store:
 
     def _open(self, progress: Progress) -> Opened:
         self._folder = DataDir.open(self.path)
+        if self.replicator is None and (self.path / REPLICA).exists():
+            raise StoreError(
+                f"data directory {self.path} belongs to a cell, and a broker of its own would make it differ from the "
+                "others: choose another with --data-dir"
+            )
         self.spare.refill()
         self._db = DefinitionsDb(self._folder.meta, synced=self._synced)
         definitions = self._db.load()
@@ -91,7 +98,9 @@ class Store:
 
     def start(self, threads: StoreThreads) -> None:
         self._threads = threads
-        self.journal.start(threads)
+        if self.replicator is not None:
+            self.replicator.start(threads)
+        self.journal.start(self.replicator or threads)
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         """Run a blocking job in the reader's thread; ``done`` is called with its result or exception, on the loop."""
@@ -135,6 +144,8 @@ class Store:
             if self.writer is not None and self.journal.failure is None:
                 self.writer.close()
                 self.checkpoints.write_last()
+            elif self.writer is not None:
+                self.writer.abandon(cut=False)
         finally:
             self.spare.close()
             if self._db is not None:

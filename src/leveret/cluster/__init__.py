@@ -1,0 +1,1 @@
+"""The replicated log on NATS JetStream: connections, checks of the engine, appending, reading, leases."""

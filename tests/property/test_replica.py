@@ -1,0 +1,82 @@
+"""A replica has the leader's journal byte by byte and its definitions, whatever the leader did and however often the
+replica's process was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from leveret.replication.batches import SegmentEnd, decode_batch, encode_batches
+from leveret.store.batch import Batch
+from leveret.store.definitions import QueueRow
+from leveret.store.definitions_db import DefinitionsDb
+from leveret.store.replica import Replica
+from tests.support.broker_harness import BrokerHarness
+from tests.support.store_workloads import (
+    SMALL,
+    Workload,
+    deletions,
+    fan_out,
+    priorities,
+    reclaiming,
+    restless,
+    transactions,
+)
+
+
+class LeaderHarness(BrokerHarness):
+    """Keeps what would be in the replicated log."""
+
+    def __init__(self, *, full_size: int) -> None:
+        self.bodies: list[bytes] = []
+        self._end = SegmentEnd()
+        super().__init__(full_size=full_size)
+
+    def submit(self, batch: Batch) -> None:
+        super().submit(batch)
+        self.bodies.append(encode_batches([batch], self._end))
+
+    def journal_files(self) -> dict[str, bytes]:
+        names = [name for name in self.disk.names("journal") if name.endswith(".seg")]
+        return {name: self.disk.read(f"journal/{name}", 0, 1 << 30) for name in names}
+
+
+def follow(path: Path, bodies: list[bytes], chance: Random) -> None:
+    """Apply everything, with notes and kills at random places."""
+    replica = Replica(path, "c")
+    note = replica.open()
+    at = note.batch
+    while at < len(bodies):
+        at += 1
+        replica.apply(*decode_batch(bodies[at - 1]))
+        what = chance.random()
+        if what < 0.2 or at == 1:
+            replica.keep(at, 1, at)
+        elif what < 0.3:
+            replica.close()
+            replica = Replica(path, "c")
+            at = replica.open().batch
+    replica.cut()
+    replica.close()
+
+
+def run_restless(harness: BrokerHarness) -> None:
+    restless(harness, seed=5)
+
+
+@pytest.mark.parametrize("workload", [fan_out, priorities, transactions, deletions, reclaiming, run_restless])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_replica_has_the_files_and_definitions_of_the_leader(workload: Workload, seed: int, tmp_path: Path) -> None:
+    harness = LeaderHarness(full_size=SMALL)
+    harness.begin()
+    workload(harness)
+    harness.rest()
+    follow(tmp_path, harness.bodies, Random(seed))
+    found = {path.name: path.read_bytes() for path in (tmp_path / "journal").iterdir()}
+    assert found == harness.journal_files()
+    db = DefinitionsDb(tmp_path / "meta.db")
+    rows = db.load()
+    db.close()
+    assert sorted(rows.queues) == sorted(row for row in harness.disk.rows.values() if isinstance(row, QueueRow))
