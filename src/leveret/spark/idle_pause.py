@@ -6,7 +6,7 @@ import time
 
 
 class IdlePause:
-    """While there are no messages, Spark requests offsets every few milliseconds: the broker is asked less often."""
+    """While there are no messages, Spark requests offsets every few milliseconds: requests to the broker are sent less often."""
 
     SECONDS = 0.1
 
