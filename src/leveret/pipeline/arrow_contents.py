@@ -44,7 +44,7 @@ ONE_FRAME = DEFAULT_FRAME_MAX - FRAME_OVERHEAD  # the largest body that fits
 PLAIN = encode_properties(Properties(delivery_mode=2))
 MOST_HEADERS_BYTES = 64 << 10
 MOST_ADDRESSES = 10_000  # cached addresses
-# Of a batch that is processed at once. pyarrow holds the GIL while it converts a column to Python values, for a few
+# Limits of one processing step. pyarrow holds the GIL while it converts a column to Python values, for a few
 # milliseconds with this many rows: the event loop waits that long.
 PIECE_ROWS = 1_000
 PIECE_BYTES = 4 << 20
