@@ -7,7 +7,7 @@ session tickets of earlier contexts are not carried over. If the files are inval
 again when they change, for example when a renewal has written the second of its two files.
 
 TLS 1.2 is offered with forward secrecy and authenticated encryption only: Python's defaults include CBC suites. TLS 1.3
-has no other suites. With a file of revocation lists, every authority in the chain of a client certificate must have a
+has only such suites. With a file of revocation lists, every authority in the chain of a client certificate must have a
 current list in it, as with nginx and HAProxy: without one, or with one that has expired, the certificate is refused.
 """
 

@@ -25,7 +25,7 @@ from leveret.store.writer import Writer
 Job = tuple[Callable[[], object], Callable[[object], None]]
 OnLoop = Callable[[Callable[[], None]], None]
 
-LAZY = 0.1  # seconds that settles may wait for other writes if nothing else is to be written
+LAZY = 0.1  # seconds that settles wait for other writes, if there is nothing else to write
 LOOK_EVERY = 0.25  # seconds between checks of the free space, and for requests
 NO_ERA = 1 << 62
 DISK = "disk"

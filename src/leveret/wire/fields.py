@@ -4,8 +4,8 @@
     f float    d double  D decimal  S long string        x bytes   A array    T time    F table   V void
 
 Every ``decode_*`` takes (data, offset, end) with ``end <= len(data)``, reads nothing at or after ``end`` and returns
-the value with the offset after it. Malformed values, too deep nesting and too many fields
-always raise FrameError. Encoding has the same limits, so that every encoded value can also be decoded.
+the value with the offset after it. Malformed values, nesting that is too deep and too many fields
+always raise FrameError, and nothing else. Encoding has the same limits, so every encoded value can also be decoded.
 """
 
 from __future__ import annotations
