@@ -1,7 +1,7 @@
 """Message time: the one place that reads the machine's clock.
 
-TTL, queue expiry, schedules, retries and leases use a Clock that is passed in. ``move_to`` lets tests and users move
-it, forward only. Heartbeats and handshake timeouts do not use this clock: they are about real network connections.
+TTL, queue expiry, schedules, retries and leases use a Clock that is passed in. Tests and users can move it with
+``move_to``, forward only. Heartbeats and handshake timeouts do not use it: they depend on real network connections.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class Clock:
-    """The machine's clock, plus what it was advanced by."""
+    """The machine's clock, plus the time by which it was advanced."""
 
     runs = True
 
@@ -19,11 +19,11 @@ class Clock:
         self._ahead = 0.0
 
     def now(self) -> float:
-        """Seconds, monotonic; means something only against another now()."""
+        """Seconds, monotonic; meaningful only relative to another now()."""
         return time.monotonic() + self._ahead
 
     def wall(self) -> float:
-        """Seconds since 1970, for timestamps that people and disks see."""
+        """Seconds since 1970, for timestamps that are shown or stored."""
         return time.time() + self._ahead
 
     def wall_ahead(self) -> float:
@@ -31,7 +31,7 @@ class Clock:
         return self.wall() - self.now()
 
     def work_time(self) -> float:
-        """Seconds, for how long work takes; moving the clock does not change it."""
+        """Seconds, to measure how long work takes; moving the clock does not change it."""
         return time.perf_counter()
 
     def move_to(self, moment: float) -> None:
@@ -64,7 +64,7 @@ class FrozenClock(Clock):
 
 
 class TimeSlice:
-    """Some milliseconds of the event loop. Long work asks now and then whether its slice is over, and goes on in
+    """Some milliseconds of the event loop. Long work checks regularly whether its slice is over, and continues in
     another one."""
 
     __slots__ = ("_end", "_work_time")

@@ -89,7 +89,7 @@ def _accept_old_names(settings_class: type[Settings]) -> type[Settings]:
     def init(self: Settings, *args: Any, **values: Any) -> None:
         for old_name in renamed.keys() & values.keys():
             name, default, value = renamed[old_name].name, renamed[old_name].default, values.pop(old_name)
-            # dataclasses.replace() passes all current values: one that is the default does not contradict the old name
+            # dataclasses.replace() passes all current values: a default value does not conflict with the old name
             if values.get(name, default) not in (default, value):
                 raise ConfigError(f"{name} and its old name {old_name} have different values: give {name} only")
             warnings.warn(f"the setting {old_name} is now {name}", DeprecationWarning, stacklevel=2)

@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class Source:
-    """The values of one source by name, and how it writes a name."""
+    """The values of one source by setting name, and the spelling of names in that source."""
 
     values: Mapping[str, object]
     shown: Callable[[str], str]
@@ -81,7 +81,7 @@ class Loaded:
 
 
 def load_settings(config_file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
-    """The effective settings. ``flags`` goes by setting name; None there means that the flag was not given."""
+    """The effective settings. ``flags`` are by setting name; None means that the flag was not given."""
     return load_with_sources(config_file, environ, flags).settings
 
 
@@ -109,7 +109,7 @@ def load_with_sources(config_file: Path | None, environ: Mapping[str, str], flag
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
-    """The user's own place for data: XDG's, Windows's, or a folder here when the environment names no home."""
+    """The user's data directory (XDG or Windows), or a folder in the working directory if no home is set."""
     if environ.get("XDG_DATA_HOME"):
         return Path(environ["XDG_DATA_HOME"]) / "leveret"
     if environ.get("LOCALAPPDATA"):

@@ -4,8 +4,8 @@ The broker has an event loop of its own in a thread of its own and changes nothi
 handlers, no logging set-up, no garbage-collector settings. Every method here may be called from any thread; callbacks
 of consumers run in one further thread, in order.
 
-``stop`` first refuses new calls, then answers those that were made before, then ends the loop. So no call waits for a
-loop that has ended.
+``stop`` first refuses new calls, then completes those that were made before, then ends the loop. So no call waits for
+a loop that has ended.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Broker:
     # ---- start and stop
 
     def start(self) -> Self:
-        """Returns when clients can connect. Starting a running broker is no error."""
+        """Returns when clients can connect. Starting a running broker has no effect."""
         with self._start_stop_lock:
             if self._thread is not None:
                 return self
@@ -74,7 +74,7 @@ class Broker:
             return self
 
     def stop(self) -> None:
-        """Close all connections (320) and return when the last one is closed. Stopping a stopped broker is no error."""
+        """Close all connections (320) and return when the last one is closed. Stopping it twice has no effect."""
         with self._start_stop_lock:
             if self._loop is None or self._node is None:
                 return
@@ -133,7 +133,7 @@ class Broker:
 
     @property
     def amqp_url(self) -> str:
-        """With the default user and vhost, ready for any client."""
+        """URL with the default user, password and virtual host, for any AMQP client."""
         return self._url("amqp")
 
     @property
@@ -185,7 +185,7 @@ class Broker:
     def call(self, function: Callable[[], T]) -> T:
         """Run ``function`` on the broker's loop, then a tick of the broker.
 
-        Returns when what it wrote, if anything, is as durable as the settings promise.
+        Returns when everything that it wrote is as durable as the settings promise.
         """
         broker = self.node.broker
 
@@ -202,9 +202,9 @@ class Broker:
         return answer.result()
 
     def call_when_calm(self, function: Callable[[], T]) -> T:
-        """The same for publishers: waits while there is an alarm.
+        """Like ``call``, for publishers: waits while there is an alarm.
 
-        A callback of a consumer does not wait: it may free the memory.
+        A callback of a consumer does not wait, since it may be what frees the memory.
         """
         core = self.node.broker
 
@@ -251,7 +251,7 @@ class Broker:
 
 
 class EmbeddedClock:
-    """Message time of an embedded broker. ``advance`` fires what is due, in order, and does not wait."""
+    """Message time of an embedded broker. ``advance`` fires due timers in order, without waiting."""
 
     def __init__(self, broker: Broker, core: Clock) -> None:
         self._broker = broker
@@ -261,7 +261,7 @@ class EmbeddedClock:
         return self.core.now()
 
     def advance(self, seconds: float) -> None:
-        """Let ``seconds`` pass at once: everything that falls due on the way happens before this returns."""
+        """Advance the clock by ``seconds``: all timers that become due have fired when this returns."""
         broker = self._broker.node.broker
 
         def travel() -> None:

@@ -39,7 +39,7 @@ class QueueJobs:
         self._vhost = vhost
 
     def browse(self, queue: str, *, limit: int = 100, selector: str | None = None) -> list[Delivered]:
-        """The first messages, which stay where they are; their delivery tags are 0."""
+        """The first messages, which stay in the queue; their delivery tags are 0."""
         job = self._run(lambda target, scope: Browse(target, self._broker.background, scope), queue, limit, selector)
         return [
             delivered(job.queue, "", 0, seen.message, seen.lane, seen.sequence, bool(seen.tries), seen.tries)
@@ -60,7 +60,7 @@ class QueueJobs:
         limit: int | None = None,
         selector: str | None = None,
     ) -> JobResult:
-        """Publish them to the exchange, with the given routing key or their own."""
+        """Publish the messages to the exchange, with the given routing key or their own."""
 
         def make(target: DeclaredQueue, scope: Scope) -> Forward:
             return Forward(self._vhost, target, self._broker.background, exchange, routing_key, scope, keeps=copy)
@@ -104,7 +104,7 @@ class QueueJobs:
 
         job = self._call(start)
         over.result()
-        self._call(lambda: None)  # what it wrote is safe
+        self._call(lambda: None)  # returns when everything that the job wrote is durable
         return job  # type: ignore[return-value]
 
 

@@ -34,13 +34,13 @@ class Caller(Protocol):
     def node(self) -> Node: ...
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run it on the loop; returns when what it wrote is safe."""
+        """Run it on the loop; returns when everything that it wrote is durable."""
 
     def call_when_calm(self, function: Callable[[], T]) -> T:
         """The same, once there is no alarm."""
 
     def post(self, function: Callable[[], None]) -> None:
-        """Run it on the loop some time soon."""
+        """Run it on the loop soon, without waiting for it."""
 
     def forget(self, session: LocalSession) -> None: ...
 
@@ -118,7 +118,7 @@ class EmbeddedVhost:
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
         """Whether the message reached a queue."""
-        content = bytes(memoryview(body))  # its own copy, and no text or number by mistake
+        content = bytes(memoryview(body))  # a copy; raises TypeError for a str or int
         return self._call(lambda: self.session.publish(exchange, routing_key, content, properties), publishes=True)
 
     def consume(
@@ -136,7 +136,7 @@ class EmbeddedVhost:
         arguments: Mapping[str, object] | None = None,
     ) -> str:
         """The consumer tag. The callback runs in the broker's callback thread and may call back into the broker.
-        ``arguments`` as in AMQP: where a reader of a stream begins (``x-stream-offset``), and the like."""
+        ``arguments`` as in AMQP, for example the start offset in a stream (``x-stream-offset``)."""
 
         def start() -> str:
             made = self.session.consume(
@@ -157,7 +157,7 @@ class EmbeddedVhost:
         return self._call(start)
 
     def _hand_over(self, tag: str, delivered: Delivered) -> None:
-        """On the loop. The callback runs in its thread; its end is reported to the loop."""
+        """Runs on the loop. The callback runs in its own thread, and its end is reported to the loop."""
         broker, session = self._broker.node.broker, self.session
 
         def done() -> None:
@@ -191,7 +191,7 @@ class EmbeddedVhost:
         self._call(lambda: self.session.nack(delivery_tag, multiple=multiple, requeue=requeue))
 
     def message_count(self, queue: str) -> int:
-        """Messages that are ready."""
+        """The number of ready messages."""
 
         def count() -> int:
             found = self.session.caller.queue_to("look at queue", queue)
@@ -216,7 +216,7 @@ class EmbeddedVhost:
         priority: int = 0,
         operator: bool = False,
     ) -> None:
-        """It applies to the queues and exchanges that it matches before this returns."""
+        """Create or replace a policy. It applies to matching queues and exchanges before this returns."""
         vhost, policies = self.session.vhost.name, self._policies
         self._call(
             lambda: policies.set(
@@ -243,7 +243,7 @@ class EmbeddedVhost:
         return self._call(explain)
 
     def scheduled(self, limit: int = 100, after: int | None = None) -> Page:
-        """Messages that are not due yet, the earliest first; ``page.next`` is ``after`` of the page behind it."""
+        """Messages that are not due yet, the earliest first; ``page.next`` is ``after`` of the next page."""
         page: Future[Page] = Future()
         self._call(lambda: self.session.vhost.schedules.list(limit, after, page.set_result))
         return page.result()
@@ -256,7 +256,7 @@ class EmbeddedVhost:
         return self._call(lambda: self.session.vhost.schedules.cancel(id))
 
     def close(self) -> None:
-        """Remove its consumers and exclusive queues, and requeue unacknowledged messages. Closing twice is no error."""
+        """Remove consumers and exclusive queues, and requeue unacknowledged messages. Closing twice has no effect."""
 
         def close() -> None:
             self.session.close()
@@ -270,7 +270,7 @@ def _binding(exchange: str, queue: str, routing_key: str, arguments: Mapping[str
 
 
 def _as_sent(name: str, arguments: Mapping[str, object] | None) -> Table:
-    """The arguments as if they had come over the wire: a copy, of types that can; the name must fit there, too."""
+    """A copy of the arguments as if received over AMQP; types and the name must be valid there."""
     encode_short(name)
     data = encode_table(arguments or {})
     return decode_table(data, 0, len(data))[0]

@@ -9,7 +9,7 @@ import http.client
 import ssl
 from collections.abc import Mapping
 
-# What a broker that goes away looks like, at any moment of a request or a response.
+# Raised when the broker disconnects, at any point of a request or response.
 BROKEN = (OSError, http.client.HTTPException)
 Body = bytes | memoryview | None
 Response = http.client.HTTPResponse

@@ -21,7 +21,7 @@ from typing import TextIO
 ROOT = "leveret"
 SECRET_FIELDS = frozenset({"password", "password_hash", "secret", "token", "response", "credentials", "cookie"})
 HIDDEN = "***"
-PASSWORD = re.compile(r"(://[^\s/?#@:]*:)\S*@")  # up to the last @: a password may hold anything
+PASSWORD = re.compile(r"(://[^\s/?#@:]*:)\S*@")  # up to the last @: a password may contain any character
 
 logging.getLogger(ROOT).addHandler(logging.NullHandler())  # the library convention: silent unless configured
 
@@ -87,7 +87,7 @@ def get_log(name: str) -> Log:
 
 
 def configure_logs(format: str = "human", level: str = "info", stream: TextIO | None = None) -> None:
-    """Configure the process: our lines from ``level`` on, those of other libraries from warning on."""
+    """Configure the process's logging: Leveret's lines from ``level`` on, those of other libraries from warning on."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if format == "json" else HumanFormatter())
     root = logging.getLogger()
@@ -110,7 +110,7 @@ class HumanFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, log, event, then the fields, and ``trace`` when there is one."""
+    """One object per line: time, level, log, event, then the fields, and ``trace`` when there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = record.msg if isinstance(record.msg, Line) else Line(record.getMessage(), {})
@@ -142,7 +142,7 @@ def _one_line(text: str) -> str:
 
 
 class LogInterval:
-    """Limits log lines that a client can cause at any rate: due at most once in so many seconds."""
+    """Limits log lines that clients can trigger: due at most once per interval, in seconds."""
 
     __slots__ = ("_due", "_seconds")
 

@@ -18,7 +18,7 @@ def short_hostname() -> str:
 
 
 def usable_memory(root: Path = Path("/")) -> int:
-    """Bytes of RAM, or of the tightest control group around this process when that is less."""
+    """Bytes of RAM, or the lowest limit of the control groups of this process if that is less."""
     limits = [limit for limit in (_physical_memory(), *_cgroup_limits(root)) if limit]
     return min(limits, default=FALLBACK_MEMORY)
 
@@ -41,10 +41,10 @@ def _windows_memory() -> int | None:
 
 
 def _cgroup_limits(root: Path) -> list[int]:
-    """Every memory limit from our own group up to the root: v2 (``memory.max``) and v1 (``limit_in_bytes``).
+    """Every memory limit from the process's own group up to the root: v2 (``memory.max``) and v1 (``limit_in_bytes``).
 
-    Inside a container the path in /proc/self/cgroup may be the host's and not exist here; the mount's own root is
-    then our group, and it is always among the places looked at.
+    Inside a container the path in /proc/self/cgroup may be the host's and not exist here; the root of the mount is
+    then the group of this process, and is always read as well.
     """
     found: list[int] = []
     for line in _lines(root / "proc/self/cgroup"):
@@ -80,11 +80,11 @@ def resident_memory() -> int | None:
 
 
 def give_back_memory() -> None:
-    """Return free memory to the system. Blocks, all threads too, as long as a collection takes: measured 0.15 s for a
+    """Return free memory to the system. Blocks all threads as long as a collection takes: measured 0.15 s for a
     million objects that refer to others, 3 ms for a few. The trim itself took 0.2 ms with a heap of 500 MiB.
 
-    Python keeps small blocks of freed objects for new ones, each of which holds a megabyte of them back: a full
-    collection drops these. glibc keeps memory that is not at the end of its heap until malloc_trim is called.
+    Python keeps small blocks of freed objects for new ones, each of which keeps a megabyte of them allocated: a full
+    collection frees these. glibc keeps memory that is not at the end of its heap until malloc_trim is called.
     """
     gc.collect()
     trim = _malloc_trim()

@@ -2,13 +2,13 @@
 
 * content: the header frame and the body frames exactly as the publisher sent them, in one ``bytes`` of its own. All
   queues that a message reaches share it; nothing ever changes it.
-* address: where it was published (exchange, routing key) with the bytes that every ``basic.deliver`` needs of that.
+* address: the exchange and routing key of the publish, with their encoded bytes for every ``basic.deliver``.
 * traits: the properties that the broker acts on. Messages without a deadline share constants, one for each
-  priority, so that such a message costs one tuple and one bytes object and no more.
+  priority, so that such a message costs only one tuple and one bytes object.
 
-A tuple and not a class: making a tuple costs a tenth of calling a class, and fan-out passes one list of them to every
-queue as it is. What belongs to one queue alone (its sequence there, how often it was delivered) is not in the message:
-the sequence follows from the place in the queue's lane, the count is kept with the delivery.
+It is a tuple because creating one costs a tenth of creating an object, and fan-out passes one list of messages to all
+queues unchanged. State of a single queue (the sequence there, the delivery count) is not in the message: the sequence
+follows from the place in the queue's lane, and the count is kept with the delivery.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Traits:
         return Traits(persistent=self.persistent, deadline=min(deadline, self.deadline), priority=self.priority)
 
     def postponed(self, seconds: float) -> Traits:
-        """The same traits with a deadline that is later by so much."""
+        """The same traits with a deadline that is ``seconds`` later."""
         return Traits(persistent=self.persistent, deadline=self.deadline + seconds, priority=self.priority)
 
 
@@ -49,8 +49,8 @@ PERSISTENT_BY_PRIORITY = (PERSISTENT, *(Traits(persistent=True, priority=priorit
 class Address:
     """Exchange and routing key of a publish, and the end of every ``basic.deliver`` frame that contains them.
 
-    ``channel`` and ``frame_max`` are the publisher's: when the consumer's are the same (or larger), the stored
-    content can be sent on without touching it.
+    ``channel`` and ``frame_max`` are the publisher's: if the consumer's are the same (or larger), the stored content
+    can be sent unchanged.
     """
 
     __slots__ = ("channel", "exchange", "frame_max", "key", "tail")

@@ -175,7 +175,7 @@ class Node:
         return opened.is_new
 
     async def _make_first_login(self) -> FirstLogin | None:
-        """Shown before it is stored: a start that fails in between must not leave an unknown password."""
+        """The password is shown before it is stored: a start that fails in between leaves no unknown password."""
         settings, show = self.settings, self._show_first_login
         if show is None or not opens_to_a_network(settings.host):
             return None
@@ -277,7 +277,7 @@ class Node:
         self._loop_watch.start()
 
     def _http_routes(self) -> Sequence[BaseRoute]:
-        from leveret.api.context import ApiContext  # imported here because it takes long: AMQP listens first
+        from leveret.api.context import ApiContext  # imported here because the import is slow: AMQP listens first
         from leveret.api.routes import routes as management_routes
         from leveret.pipeline.routes import routes as pipeline_routes
         from leveret.stats.stats import Stats
@@ -336,7 +336,7 @@ class Node:
             self.broker.tick()
             close_streams(self.broker)
             if not await self._flusher.stop(self.settings.shutdown_timeout * 0.4):
-                self.store.abandon()  # its thread hangs in a disk operation
+                self.store.abandon()  # the store's thread hangs in a disk operation
                 return
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 

@@ -1,4 +1,4 @@
-"""The kinds of settings: what each accepts, from a TOML value or from the text of a flag or variable.
+"""The kinds of settings, and the values that each accepts in TOML or as the text of a flag or variable.
 
 A parser raises ValueError; ``config`` adds the name of the setting, the source of the value and the accepted values.
 """
@@ -21,7 +21,7 @@ SIZE_UNITS = {
 TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 ON = frozenset({"on", "true", "yes"})
 OFF = frozenset({"off", "none", "false", "no"})
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # if asked for: an IPv6 wildcard alone would not take IPv4 peers
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # if configured: an IPv6 wildcard alone would not accept IPv4 peers
 LISTENERS = ("amqp", "amqps", "http", "https", "stomp", "stomps")
 UNLIMITED = frozenset({"unlimited", "none", "off"})
 
@@ -76,7 +76,7 @@ class DiskFreeLimit:
 
 def _text(value: object) -> str:
     if isinstance(value, str) and value.strip():
-        value.encode()  # half surrogates, of a variable that is not UTF-8: UnicodeEncodeError is a ValueError
+        value.encode()  # lone surrogates come from a variable that is not UTF-8: UnicodeEncodeError is a ValueError
         return value.strip()
     raise ValueError
 

@@ -1,8 +1,8 @@
 """The permission rules of an operation (broker/permission_rules.py), each with the pattern that decides it.
 
-Nothing is done and nothing has to exist. The broker refuses an operation at the first check that fails; here all of
-them are listed. Some operations are refused to every user, such as changing the default exchange or using names that
-begin with ``amq.``: these refusals are listed too.
+The operation is not performed, and its objects need not exist. The broker refuses an operation at the first check that
+fails; here all checks are listed. Some operations are refused to every user, such as changing the default exchange or
+using names that begin with ``amq.``: these refusals are listed too.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ ACTIONS: dict[str, Action] = {
 
 
 def checks_of(action: str, attempt: Attempt) -> list[Check]:
-    """All checks of the operation. A user that may not enter the virtual host gets that one only."""
+    """All checks of the operation. A user without access to the virtual host gets only that check."""
     entry = _entry(attempt.access)
     if not entry.passed:
         return [entry]

@@ -75,7 +75,7 @@ class _Bindings(Endpoints):
         vhost = entered_vhost(request)
         caller, source, destination = caller_of(request, vhost), exchange_name(request, "source"), _destination(request)
         operation: Operation = "unbind queue" if destination.kind == "queue" else "unbind exchange"
-        caller.access.check(operation, destination.name, source=source)  # first: a refused user learns of no binding
+        caller.access.check(operation, destination.name, source=source)  # first: this must not reveal the binding
         binding = _named(request, vhost)
         with as_bad_request():
             caller.unbind(binding)

@@ -18,7 +18,7 @@ PATIENCE = 5.0  # seconds to wait for a free slot
 class BrowseSlots:
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(MOST)
-        self._of_vhost: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # while one is in use
+        self._of_vhost: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # while it is in use
 
     @asynccontextmanager
     async def one(self, vhost: str) -> AsyncGenerator[None]:

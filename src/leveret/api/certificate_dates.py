@@ -18,7 +18,7 @@ FORMATS = {UTC_TIME: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}
 
 
 def certificate_end(pem: str) -> float:
-    """In seconds since 1970, of the first certificate in the file, the server's. ValueError if there is none."""
+    """Expiry of the first certificate in the file, the server's, in seconds since 1970. ValueError if there is none."""
     start, stop = pem.find(BEGIN), pem.find(END)
     if start < 0 or stop < start:
         raise ValueError("the file contains no certificate in PEM format")
@@ -47,7 +47,7 @@ def _value(der: bytes, at: int) -> tuple[int, bytes, int]:
     """The tag and the content of the value, and the position of the next one."""
     tag, size = der[at], der[at + 1]
     at += 2
-    if size & 0x80:  # the length of the length
+    if size & 0x80:  # then the low bits are the length of the length
         digits = size & 0x7F
         size = int.from_bytes(der[at : at + digits], "big")
         at += digits

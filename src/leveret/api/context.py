@@ -26,7 +26,7 @@ class ApiContext:
     stats: Stats
     endpoints: Mapping[str, str]  # URLs of the node's listeners, by protocol
     spark_queries: SparkQueries
-    listeners: StreamListeners  # of the protocols inside WebSockets and tunnels
+    listeners: StreamListeners  # for the protocols inside WebSockets and tunnels
     loop_watch: LoopWatch
     looks: BrowseSlots = field(default_factory=BrowseSlots)
     policy_matches: PolicyMatches = field(default_factory=PolicyMatches)

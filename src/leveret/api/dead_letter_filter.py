@@ -1,6 +1,6 @@
 """The first dead-lettering of a message, read from its headers, and filters on it.
 
-Its queue, reason and exchange have headers of their own (broker/dead_letters.py). The routing key and the time are in
+The queue, reason and exchange have headers of their own (broker/dead_letters.py). The routing key and the time are in
 the entries of ``x-death``, the latest of which comes first.
 
     death.reason=rejected & death.queue=orders & death.exchange=shop & death.routing_key=order.paid

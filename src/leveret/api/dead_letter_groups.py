@@ -24,7 +24,7 @@ Cause = tuple[str, str, str]  # reason, queue, exchange
 
 PACE = 100  # messages per step, which takes some milliseconds
 SECONDS = 10.0
-MOST_KEYS = 20  # of one cause
+MOST_KEYS = 20  # routing keys of one cause
 MOST_CAUSES = 200
 MOST_REMEMBERED = 500  # queues
 ERRORS = (
@@ -68,7 +68,7 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: dict[Cause, dict[str | None, Group]] = {}
-        self.others = 0  # messages that are not dead letters, or of causes beyond the limit
+        self.others = 0  # messages that are not dead letters, or whose cause is beyond the limit
 
     def add(self, death: FirstDeath, headers: Headers) -> None:
         cause = (death.reason, death.queue, death.exchange)

@@ -1,8 +1,8 @@
 """Dead-letter queues: the queues that messages dead-lettered by other queues are routed to.
 
-A queue has a dead-letter exchange, and perhaps a routing key, by its arguments, by a policy, or by the option of one
-dead-letter queue per queue. With a key, the bindings for that key apply. Without one, and if the exchange uses more
-than the key, all queues bound to the exchange count. Streams are left out: their messages cannot be redriven.
+A queue gets its dead-letter exchange, and optionally a routing key, from its arguments, from a policy, or from the
+option of one dead-letter queue per queue. With a key, the bindings for that key apply. Without one, or if the exchange
+uses more than the key, all queues bound to the exchange count. Streams are left out: they cannot be redriven.
 """
 
 from __future__ import annotations

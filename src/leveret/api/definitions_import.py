@@ -7,7 +7,7 @@ planned. If there is any problem, nothing is changed and the response lists all 
 Checking stops early in a file with too many problems.
 
 Both passes run in time slices, so other requests may change objects in between: the first step that then fails ends the
-import, and the response reports how far it came. Imports run one at a time.
+import, and the response reports the completed steps. Imports run one at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ CHECKS: dict[str, Callable[[Plan, Row], Step]] = {
     "bindings": check_binding,
 }
 OF_A_VHOST = ("parameters", "policies", "exchanges", "queues", "bindings")
-FACTS = {  # of the export itself
+FACTS = {  # metadata of the export itself
     "rabbit_version",
     "rabbitmq_version",
     "product_name",

@@ -1,4 +1,4 @@
-"""The shapes that the resources of the API have in common: their routes, lists by virtual host, and changes."""
+"""Common parts of the API's resources: routes, lists by virtual host, and changes."""
 
 from __future__ import annotations
 

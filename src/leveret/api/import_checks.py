@@ -1,7 +1,7 @@
-"""One object of a definitions file: can it be taken, is it here already, and what would make it so?
+"""Checks of one object of a definitions file: whether it is valid, already exists, or needs a change.
 
-Nothing is changed here. A check raises an error of the house, which says what is wrong, or yields a Step. Exchanges,
-queues and bindings have theirs in import_topology.py.
+Nothing is changed here. A check raises a LeveretError with the cause, or yields a Step. The checks of exchanges, queues
+and bindings are in import_topology.py.
 """
 
 from __future__ import annotations

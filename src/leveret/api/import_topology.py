@@ -1,6 +1,6 @@
 """Checks of exchanges, queues and bindings in a definitions file; import_checks.py has those of other objects.
 
-The broker's own rules apply, to objects that are created for the check only.
+The broker's own rules are applied to objects that are created only for the check.
 """
 
 from __future__ import annotations

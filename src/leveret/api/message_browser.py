@@ -34,9 +34,9 @@ from leveret.wire.content import body_of
 TEXTS = ("selector", "contains", "json")
 HEADER = "headers."
 MOST_LOOKED_AT = 200_000  # messages
-MOST_BYTES = 16 << 20  # of messages returned
-STEP_BYTES = 128 << 10  # of messages read per step
-STEP_SECONDS = 0.002  # per step: an arriving message waits that long
+MOST_BYTES = 16 << 20  # bytes of messages returned
+STEP_BYTES = 128 << 10  # bytes of messages read per step
+STEP_SECONDS = 0.002  # time of a step: an arriving message waits that long
 LARGEST_SEARCHED = 4 << 20  # bytes of a message that is searched for a text
 FIRST_STEP = 20  # messages
 SECONDS = 30.0

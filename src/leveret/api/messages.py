@@ -40,12 +40,12 @@ from leveret.wire.content import body_of
 
 Row = dict[str, Any]
 
-LARGEST_PUBLISH = 8 << 20  # bytes of JSON; larger messages come over AMQP
+LARGEST_PUBLISH = 8 << 20  # bytes of JSON; larger messages must be published over AMQP
 ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 MOST_GOT = 10_000  # messages
-MOST_BYTES = 16 << 20  # of bodies in one answer; one message may be larger
+MOST_BYTES = 16 << 20  # bytes of bodies in one response; a single message may be larger
 MOST_SHOWN = 1_000
-SHOWN_BYTES = 50_000  # of each body, by default
+SHOWN_BYTES = 50_000  # bytes of each body, by default
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -105,7 +105,7 @@ class _Messages:
         return json_bytes_response(await self._context.in_worker(made))
 
     async def _take(self, session: LocalSession, queue: DeclaredQueue, count: int) -> list[tuple[Delivered, int]]:
-        """Each with the number of ready messages that were left in the queue."""
+        """The messages, each with the number of ready messages left in the queue."""
         got: list[tuple[Delivered, int]] = []
         size, time_slice = 0, TimeSlice()
         while len(got) < count and size < MOST_BYTES:

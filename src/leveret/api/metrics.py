@@ -5,7 +5,7 @@
     /metrics/detailed    the same by family: ?family=queue_coarse_metrics&family=connection_metrics&vhost=orders
 
 The number of series is limited: the first MOST objects of each kind, in order of creation, have series of their own, so
-that graphs keep their lines; the others are summed up under empty labels, and a metric counts them.
+that graphs stay continuous; the others are summed up under empty labels, and a metric counts them.
 
 Values are read on the event loop in time slices; the text is made in a thread. Requests from localhost need no login,
 as Prometheus expects; others need a user with the tag monitoring.
@@ -140,7 +140,7 @@ class Exposition:
     # ---- the node
 
     async def _known(self) -> dict[str, Value]:
-        """The values that the families of the node name by key."""
+        """The values of the node's families, by key."""
         context, broker, stats = self._context, self._context.broker, self._context.stats
         reading = (await self._readings.take())._asdict()
         totals = stats.totals()

@@ -125,7 +125,7 @@ def _used(context: ApiContext, reading: Reading) -> Row:
 
 
 def _memory(context: ApiContext, reading: Reading) -> Row:
-    """By category, and the rest. Queues share message bodies, so the sum can exceed the total."""
+    """Memory by category, and the rest. Queues share message bodies, so the sum can exceed the total."""
     counted = context.broker.memory_users.breakdown()
     used = sum(counted.values())
     total = reading.memory if reading.memory is not None else used

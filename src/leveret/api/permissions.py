@@ -52,7 +52,7 @@ class _Pairs(Endpoints):
         return name_of(request, "user"), name_of(request, "vhost")
 
     def _existing_pair(self, request: Request) -> tuple[str, str]:
-        """For a PUT, which fails with 400 if one of them does not exist, as in RabbitMQ."""
+        """The user and virtual host of a PUT, which fails with 400 if one of them does not exist, as in RabbitMQ."""
         user, vhost = self._pair(request)
         if user not in self._broker.users:
             raise BadRequest(f"user '{user}' not found: create the user first")

@@ -68,7 +68,7 @@ class _Plugins(Endpoints):
         return (await self._rows([plugin]))[0]
 
     async def _rows(self, plugins: Iterable[Plugin]) -> list[Row]:
-        """With the exchanges and policies that use each plugin, found in time slices."""
+        """Rows of plugins, with the exchanges and policies that use each one, found in time slices."""
         rows = {plugin: self._facts(plugin) for plugin in plugins}
         time_slice = TimeSlice()
         for vhost in [*self._broker.vhosts.values()]:

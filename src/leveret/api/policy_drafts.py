@@ -26,7 +26,7 @@ from leveret.http.rows import Field, RowDescription
 from leveret.http.values import excerpt, query_parameter
 
 MOST_SHOWN = 20  # matching names
-SECONDS = 1.0  # for a pattern, over all names
+SECONDS = 1.0  # time limit of a pattern, over all names
 SAMPLE = "a word"  # a key that accepts this accepts any string
 
 Named = tuple[str, str]  # kind, name
@@ -66,7 +66,7 @@ KEY_ROWS: RowDescription[PolicyKey] = RowDescription(
         Field(("argument",), lambda key: ARGUMENTS[key.name]),
         Field(("is_limit",), lambda key: key.is_limit),
         Field(("for_operators",), lambda key: key.for_operators),
-        # Whether values are strings, even those that look like a number.
+        # Whether values are strings, even if they look like a number.
         Field(("takes_text",), lambda key: key.about != "nothing" and key.check(SAMPLE) is None),
     ]
 )

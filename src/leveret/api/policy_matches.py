@@ -22,7 +22,7 @@ Of = tuple[str, str, str]  # virtual host, kind and name
 
 class PolicyMatches:
     def __init__(self) -> None:
-        self._slow: dict[Of, tuple[tuple[Policy, ...], Matching]] = {}  # with the policies at that time
+        self._slow: dict[Of, tuple[tuple[Policy, ...], Matching]] = {}  # each with the policies it was computed for
 
     def __len__(self) -> int:
         return len(self._slow)

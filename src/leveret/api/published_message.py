@@ -1,4 +1,4 @@
-"""A message that is published over HTTP: its properties and its body as JSON gives them, checked field by field."""
+"""A message that is published over HTTP: its properties and body in JSON, checked field by field."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Jobs on the messages of a queue (move, copy, delete, redrive), and pausing and resuming its deliveries.
 
 A POST starts a job and returns its id, with which its progress is read and the job is cancelled. Jobs are not durable,
-their effects are: a job is done once all its changes are on disk.
+but their effects are: a job is done once all its changes are on disk.
 
 A job processes all messages, those that match a filter (message_browser.py), or single ones: ``ids`` has the ids that
 browsing returns.
@@ -72,7 +72,7 @@ class Begun:
         self.kind = kind
         self.vhost = vhost
         self.dry_run = dry_run
-        self.facts = facts  # of the request
+        self.facts = facts  # from the request
         self.began = began
         self.ended: float | None = None
         self.state = RUNNING
@@ -118,7 +118,7 @@ class _JobBook:
         self.all: dict[str, Begun] = {}
 
     def add(self, begun: Begun) -> None:
-        """The limits of a virtual host leave room for the jobs of others, running and finished."""
+        """The limits per virtual host leave room for running and finished jobs of other virtual hosts."""
         own = [each for each in self.all.values() if each.vhost is begun.vhost]
         self._make_room(own, MOST_RUNNING_OF_VHOST, MOST_KEPT_OF_VHOST, f" in vhost '{begun.vhost.name}'")
         self._make_room(list(self.all.values()), MOST_RUNNING, MOST_KEPT, "")

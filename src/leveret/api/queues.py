@@ -31,7 +31,7 @@ from leveret.routing.bindings import Destination
 from leveret.stats.samples import windows_of
 
 ONE = "/api/queues/{vhost}/{name}"
-ACTIONS = ("sync", "cancel_sync")  # of mirrors: accepted, without effect
+ACTIONS = ("sync", "cancel_sync")  # for mirrored queues: accepted, without effect
 
 
 def routes(context: ApiContext) -> list[Route]:

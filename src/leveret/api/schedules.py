@@ -1,6 +1,6 @@
 """Scheduled messages: list, cancel.
 
-They wait in an internal queue. Listing them needs read permission on its name, cancelling one needs configure.
+Scheduled messages wait in an internal queue. Listing them needs read permission on its name, cancelling configure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leveret.http.responses import json_response, no_content
 from leveret.http.values import integer_of, query_parameter
 
 MOST = 1_000  # messages in one response
-MOST_GAPS = 20  # pages read to fill one
+MOST_GAPS = 20  # pages read at most to fill one page
 LONGEST_PLACE = 40  # digits
 
 

@@ -39,7 +39,7 @@ from leveret.wire.content import body_of
 
 ONE = "/api/streams/{vhost}/{name}"
 MOST_SHOWN = 1_000  # messages
-SHOWN_BYTES = 50_000  # of each body, by default
+SHOWN_BYTES = 50_000  # bytes of each body, by default
 MOST_BYTES = 16 << 20  # read for one response
 
 

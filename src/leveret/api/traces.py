@@ -1,6 +1,6 @@
 """Message traces of virtual hosts with tracing: list, read, delete.
 
-They contain messages of all users: reading them needs the tag monitoring, deleting them administrator. Tracing is
+Traces contain messages of all users: reading them needs the tag monitoring, deleting them administrator. Tracing is
 enabled and disabled with the other properties of a virtual host (api/vhosts.py).
 """
 

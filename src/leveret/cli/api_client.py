@@ -59,7 +59,7 @@ class Address(NamedTuple):
     scheme: str
     host: str
     port: int
-    prefix: str = ""  # of paths
+    prefix: str = ""  # prefix of all paths
 
     @property
     def url(self) -> str:
@@ -69,7 +69,7 @@ class Address(NamedTuple):
 
 def address_of(url: str, source: str) -> Address:
     """The parts of a URL; ``source``: the option or context that gave it, for errors."""
-    if "@" in url:  # first of all: any other error would print the password
+    if "@" in url:  # checked first: any other error would print the password
         raise Misuse(
             f"the URL from {source} contains a user name or password, which other users of this machine can read: use "
             "--username, and LEVERET_PASSWORD or --password-file"
@@ -229,7 +229,7 @@ class Api:
             reason = f"{url} refused user '{self.username}': {reason}{hint}"
         elif reason == "Not Found":
             reason = not_found(path) or only_leveret(url, method, located(path))
-        elif len(reason) < 16:  # too short to be understood
+        elif len(reason) < 16:  # too short to be useful
             reason = f"{method} {place}: {reason}"
         return Refusal(" ".join(reason.split()), status, error)
 

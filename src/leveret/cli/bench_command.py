@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 app = single_command()
 
 SMALLEST, LARGEST = 16, 64 << 20
-QUEUE_EXPIRES_MS = 60_000  # if this process is killed, the broker deletes the queue after that
+QUEUE_EXPIRES_MS = 60_000  # if this process is killed, the broker deletes the queue after this time
 STREAM = "stream"
 
 

@@ -1,4 +1,4 @@
-"""The messages of ``leveret bench`` as bytes: all alike except for a number and the time of publishing.
+"""The messages of ``leveret bench`` as bytes: identical except for a number and the time of publishing.
 
 A batch of publishes is encoded once; only numbers and times are written into it. Deliveries are not parsed, but cut by
 their length and compared with the expected bytes: a load generator must be faster than the broker it measures, and the
@@ -34,7 +34,7 @@ DETAIL = 32  # steps per unit of the natural logarithm: quantiles are exact to 3
 
 
 class Sample(NamedTuple):
-    """What all messages of a load have in common."""
+    """The common parts of all messages of a load."""
 
     queue: str
     content: bytes
@@ -93,7 +93,7 @@ class Latencies:
 
 
 class Received:
-    """Totals of all consumers. ``total`` is the sum of the numbers, which shows if they are not those published."""
+    """Totals of all consumers. ``total``: the sum of the message numbers, compared with that of the published ones."""
 
     def __init__(self) -> None:
         self.count = 0

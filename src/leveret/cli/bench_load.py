@@ -23,12 +23,12 @@ from leveret.cli.bench_frames import (
 )
 from leveret.client import Channel, Happening
 
-AHEAD = 20_000  # messages that are published and not consumed
+AHEAD = 20_000  # messages that are published but not consumed
 AHEAD_BYTES = 64 << 20
 UNCONFIRMED = 4_000
 PREFETCH = 4_000
 TICK = 0.25
-DRAIN_SECONDS = 10.0  # without a new message until the missing ones count as lost
+DRAIN_SECONDS = 10.0  # time without a new message after which missing ones count as lost
 
 
 class Load(NamedTuple):
@@ -86,7 +86,7 @@ class LoadRun:
         self._confirmed = [0] * load.publishers
         self._confirms: list[ConfirmCount] = []
         self._is_over = False
-        self._progress = asyncio.Event()  # publishers that wait may continue
+        self._progress = asyncio.Event()  # set when waiting publishers may continue
         self._problem: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = 0.0
@@ -160,7 +160,7 @@ class LoadRun:
             await asyncio.sleep(0)  # let the others run, even if the connection is writable
 
     def _room(self, index: int) -> int:
-        """How many messages this publisher may publish now."""
+        """The number of messages that this publisher may publish now."""
         load, sent = self._load, self._published[index]
         room = load.ahead - (sum(self._published) - self._seen) if load.consumers else load.ahead
         if load.confirms:
@@ -225,7 +225,7 @@ class LoadRun:
                 task.uncancel()
 
     async def _drain(self) -> None:
-        """Until all messages are received and confirmed, or no more arrive."""
+        """Wait until all messages are received and confirmed, or no more arrive."""
         last, since = -1, time.monotonic()
         while self._problem is None and time.monotonic() - since < DRAIN_SECONDS:
             under_way = sum(self._published) - self._seen if self._load.consumers else 0

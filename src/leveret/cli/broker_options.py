@@ -103,10 +103,10 @@ def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 
 
 def run_command(command: Callable[[], None]) -> None:
-    """Run it; print an error as one line on standard error and set the exit code."""
+    """Run the command; print an error as one line on standard error and set the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a name may hold letters that this terminal lacks
+            stream.reconfigure(errors="backslashreplace")  # a name may have characters that the terminal cannot print
     try:
         command()
     except CommandProblem as problem:

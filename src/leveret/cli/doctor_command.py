@@ -68,7 +68,7 @@ def _leased(api: Api) -> Mapping[Place, int]:
     except Refusal as problem:
         if problem.status not in (*REFUSED, *NOT_SUPPORTED):
             raise
-        return {}  # RabbitMQ has none
+        return {}  # RabbitMQ has no leases
     leased: dict[Place, int] = {}
     for row in rows:
         place = (row["vhost"], row["queue"])

@@ -116,7 +116,7 @@ def message_lines(queue: QueueRow, messages: Iterable[Stored], bodies: bool) -> 
 def _properties(content: bytes) -> object:
     try:
         found = properties_of(content)
-    except FrameError as problem:  # sent by the publisher: the broker does not validate properties it does not use
+    except FrameError as problem:  # from the publisher: the broker does not validate properties that it does not use
         return {"unreadable": str(problem)}
     values = {field.name: getattr(found, field.name) for field in fields(Properties)}
     return {name: _plain(value) for name, value in values.items() if value is not None}

@@ -65,7 +65,7 @@ class MessagePrinter:
                     self._flush()
             self._flush()
         finally:
-            with suppress(LeveretError):  # what ended the consumer is raised already
+            with suppress(LeveretError):  # the error that ended the consumer is already raised
                 await consumer.cancel()  # before the last ack, after which the broker would deliver more
                 if source.acks:
                     self._ack(self.written)
@@ -89,12 +89,12 @@ class MessagePrinter:
         self.written = self._taken
         self._lines.clear()
         if self._source.acks:
-            # With more, the broker would deliver more than was asked for.
+            # With a higher prefetch, the broker would deliver more messages than requested.
             most = self.written if self._source.most is None else self._source.most - self._prefetch
             self._ack(min(self.written, most))
 
     def _ack(self, upto: int) -> None:
-        """Delivery tags count from 1, one each."""
+        """Delivery tags count from 1, one per delivery."""
         if upto > self._acked:
             self._acked = upto
             self._channel.ack(upto, multiple=True)

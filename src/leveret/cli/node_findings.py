@@ -9,7 +9,7 @@ from leveret.cli.api_client import Row
 from leveret.cli.findings import Finding
 from leveret.cli.tables import duration, printable, size
 
-NEAR = 0.8  # of a limit
+NEAR = 0.8  # share of a limit
 DISK_NEAR = 2.0  # times the disk free limit
 FEW_FILES = 4096  # each connection uses one
 MAX_SKEW = 60.0  # seconds between two clocks, including the round trip
@@ -85,7 +85,7 @@ def certificate_findings(failed: Row | None) -> Iterator[Finding]:
 
 
 def _end(row: Row) -> str:
-    """In the field of Leveret, or of RabbitMQ."""
+    """The expiry date, in Leveret's field or in RabbitMQ's."""
     ends = row.get("ends_at") or row.get("certfile_expires_on") or ""
     return str(ends[0] if isinstance(ends, list) else ends)
 

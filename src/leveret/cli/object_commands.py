@@ -1,4 +1,4 @@
-"""The commands that most groups have: ``list`` prints a table of objects, ``show`` prints one object."""
+"""Commands that most groups have in common: ``list`` prints a table of objects, ``show`` prints one object."""
 
 from __future__ import annotations
 

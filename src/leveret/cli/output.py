@@ -23,7 +23,7 @@ def print_json(answer: Answer) -> None:
 
 
 def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool, key: str | None = None) -> None:
-    """Print a table, or the JSON of the response. ``empty``: the text if there are no rows; ``key``: where they are."""
+    """Print a table, or the JSON of the response. ``empty``: the text without rows; ``key``: the field of the rows."""
     if as_json:
         print_json(answer)
     else:

@@ -37,7 +37,7 @@ MOST_FILES = 1 << 20
 
 
 class NodeLike(Protocol):
-    """What ``serve`` needs of a node. A ``start`` that fails or is cancelled releases everything it acquired."""
+    """The interface of a node to ``serve``. A ``start`` that fails or is cancelled releases everything it acquired."""
 
     settings: Settings
     endpoints: dict[str, str]

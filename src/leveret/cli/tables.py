@@ -1,4 +1,4 @@
-"""Tables and lists of facts: they fit the terminal, numbers are right-aligned, long names lose their middle.
+"""Tables and lists of facts: they fit the terminal, numbers are right-aligned, long names are shortened in the middle.
 
 Without a terminal nothing is shortened and nothing is coloured: a pipe gets one whole line per row. Control characters
 in names and bodies are escaped, so that they cannot control the terminal.
@@ -216,7 +216,7 @@ def fitted(widths: list[int], is_number: list[bool], whole: int) -> list[int]:
 
 
 def cut(value: str, width: int, mark: str = CUT) -> str:
-    """At most ``width`` cells: the beginning and the end of the text, as long names differ in both."""
+    """At most ``width`` cells: the beginning and the end of the text, since long names may differ in either."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(value) <= width:

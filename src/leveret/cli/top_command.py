@@ -1,6 +1,6 @@
 """``leveret top``: the busiest queues and connections, refreshed periodically.
 
-If the broker goes away, the screen shows the error until it is back.
+If the broker becomes unreachable, the screen shows the error until it is reachable again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leveret.cli.top_screen import OLD_SORTS, SORTS, ScreenSize, screen
 app = single_command()
 
 KEYS = "q quit   s change sort order"
-HEAD_LINES = 11  # of a screen, besides the rows
+HEAD_LINES = 11  # lines of a screen besides the rows
 LEAST_ROWS = 3
 WHOLE = ScreenSize(None, 20, 10)
 WaitKey = Callable[[float], str]

@@ -1,8 +1,8 @@
 """The ASGI application of the HTTP port: authenticates requests, routes them, and turns errors into responses.
 
 Programs authenticate each request with basic authentication, the management UI with a session cookie. The files of the
-management UI and the login need no authentication. Requests that another website makes a browser send cannot change
-anything, whichever user they authenticate as.
+management UI and the login need no authentication. Requests that another website triggers in a browser cannot change
+anything, whatever their credentials.
 
 The path is matched percent-encoded, so that the virtual host ``/`` can be one segment of it. A trailing slash is
 ignored, as by RabbitMQ: tools such as Celery's Flower send one.
@@ -86,7 +86,7 @@ class HttpApp:
                     del answer.headers["www-authenticate"]  # the management UI has its own login form
                 await answer(scope, receive, send_noting)
                 return
-            # The status is already sent. Without an end the client sees a truncated response, not a complete one.
+            # The status is already sent. Without an end, the client detects that the response is truncated.
             log.exception("internal error while sending a response", method=method, path=path)
         except asyncio.CancelledError:
             log.debug("request aborted at shutdown", method=method, path=path)  # this is the outermost call of the task
@@ -112,7 +112,7 @@ class HttpApp:
             raise
 
     def _date(self) -> bytes:
-        """By the broker's clock, which TTLs use: a client can compare it with its own."""
+        """The time of the broker's clock, which TTLs use: a client can compare it with its own clock."""
         return formatdate(self._broker.clock.wall(), usegmt=True).encode()
 
     def _methods_at(self, scope: Scope) -> list[str]:

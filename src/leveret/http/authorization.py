@@ -55,7 +55,7 @@ def vhost_of(request: Request) -> Vhost:
 
 
 def seen_vhost(request: Request) -> Vhost:
-    """The virtual host of the path, if what is in it may be shown to the user."""
+    """The virtual host of the path, if the user may see its objects."""
     refuse_unless_role(request, MANAGEMENT)
     vhost = known_vhost(broker_of(request), name_of(request, "vhost"))
     _refuse_stranger(request, vhost, is_known=may_see(request, vhost.name))
@@ -69,7 +69,7 @@ def entered_vhost(request: Request) -> Vhost:
 
 
 def vhost_to_change(request: Request, role: str) -> Vhost:
-    """The virtual host of the path, for a change that takes ``role``. Administrators need no permissions there."""
+    """The virtual host of the path, for a change that needs ``role``. Administrators need no permissions there."""
     user = refuse_unless_role(request, role)
     vhost = known_vhost(broker_of(request), name_of(request, "vhost"))
     _refuse_stranger(request, vhost, is_known=has_role(user, ADMINISTRATOR) or _may_enter(request, vhost))

@@ -1,7 +1,7 @@
 """HTTP connections, each with a protocol object of uvicorn, and their timeouts.
 
 Idle connections and slow request heads time out: uvicorn itself waits for the first head without limit. The number of
-connections, and the eviction of idle ones, is up to server/admission.py.
+connections is limited, and idle ones are evicted, by server/admission.py.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class HttpProtocol(H11Protocol):
         self._expect_head(self._connections.head_timeout)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the socket and its admission over to the WebSocket."""
+        """Pass the socket and its admission to the WebSocket."""
         if self.admitted is not None:
             self.admitted.set_idle(False)
         if self._head_due is not None:

@@ -70,7 +70,7 @@ class ContentTooLarge(HttpError):
 
 
 class NotAvailable(HttpError):
-    """Needs an extra that is not installed."""
+    """The endpoint needs an extra (of pip) that is not installed."""
 
     status, error = 501, "not_available"
 

@@ -35,10 +35,10 @@ Columns = Mapping[str, Any]  # a tree of names; its leaves are WHOLE
 WHOLE: Columns = MappingProxyType({})
 LARGEST_PAGE = 500
 PIECE = 64 << 10  # bytes of JSON sent at once
-STALLED = 60.0  # seconds until a piece must be sent
+STALLED = 60.0  # seconds within which a piece must be sent
 LONGEST_NAME = 1_000
 DEEPEST_SORT = 10  # parts of a column name
-SECONDS = 1.0  # for a regular expression, over all rows
+SECONDS = 1.0  # time limit of a regular expression, over all rows
 MISSING = object()
 
 

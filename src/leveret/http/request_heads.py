@@ -13,7 +13,7 @@ import re
 import h11
 
 LARGEST_HEAD = 64 << 10
-HEAD_END = re.compile(rb"\n\r?\n")  # where h11 ends a head
+HEAD_END = re.compile(rb"\n\r?\n")  # the end of a head in h11
 FOLDED = re.compile(rb"\n[ \t]")
 
 

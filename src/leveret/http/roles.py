@@ -5,7 +5,7 @@
     monitoring     the same as management, and sees all virtual hosts, connections and nodes
     administrator  everything
 
-A user without any of them is refused. Operations on queues and exchanges also need permissions, as over AMQP.
+A user without any of these tags is refused. Operations on queues and exchanges also need permissions, as over AMQP.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class WholeRows(RowDescription[T]):
 
 
 def made_rows(*columns: str) -> WholeRows[Row]:
-    """For objects that are rows already."""
+    """For objects that are already rows."""
     return WholeRows(columns, lambda row: row)
 
 

@@ -11,7 +11,7 @@ SLICE_SECONDS = 0.0005  # about how long an arriving message waits at most
 class TimeSlice:
     """For a loop over many objects: ``await time_slice.pause_if_over()`` after each of them.
 
-    Loops whose steps take a microsecond use ``is_over`` and ``pause``, to await nothing in most steps.
+    Loops whose steps take a microsecond use ``is_over`` and ``pause``, so that most steps await nothing.
     """
 
     __slots__ = ("_end",)

@@ -46,16 +46,16 @@ class WebSocketBridge(asyncio.Protocol, asyncio.Transport):
     def __init__(self, listeners: StreamListeners, admitted: Admitted) -> None:
         asyncio.Transport.__init__(self)
         self._listeners = listeners
-        self._admitted = admitted  # counted since its socket was accepted
+        self._admitted = admitted  # counted since the socket was accepted
         self._listener: StreamListener | None = None  # known after the handshake
         self._host = ""  # the Host header
         self._header_names: tuple[str, ...] = ()
         self._inside: asyncio.Protocol | None = None
         self._is_authenticated = False
         self._is_closing = False
-        self._is_paused = False  # by the protocol inside
+        self._is_paused = False  # reading is paused by the protocol inside
         self._is_full = False  # the client does not read
-        self._is_flooded = False  # it still sends pings, so reading is paused
+        self._is_flooded = False  # the client does not read but sends pings, so reading is paused
         self._is_reading = True
         self._websocket = ServerProtocol(max_size=(None, UNAUTHENTICATED_BYTES), logger=_frame_log)
         self._socket: asyncio.Transport = None  # type: ignore[assignment]  # set by connection_made
@@ -214,7 +214,7 @@ class WebSocketBridge(asyncio.Protocol, asyncio.Transport):
         if self._websocket.state is OPEN:
             self._websocket.send_close(CloseCode.NORMAL_CLOSURE)
             self._flush()
-            self._is_paused = False  # to receive its close frame
+            self._is_paused = False  # to receive the client's close frame
             self._update_reading()
         else:
             self._socket.close()

@@ -1,4 +1,4 @@
-"""Worker threads for work that would hold the event loop."""
+"""Worker threads for work that would block the event loop."""
 
 from __future__ import annotations
 

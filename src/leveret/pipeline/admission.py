@@ -41,7 +41,7 @@ class Admission:
         self._publisher = publisher
         self.routes = AddressRoutes(vhost)
         self._known: set[tuple[str, str]] = set()
-        self._epoch = permissions.epoch  # of the known addresses
+        self._epoch = permissions.epoch  # permissions epoch of the cached addresses
         self.exchanges: set[str] = set()  # of the admitted messages
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
@@ -53,7 +53,7 @@ class Admission:
         """Raises an error if one of these messages, all of one address, is refused."""
         address = run[0][1]
         epoch = self._caller.access.permissions.epoch
-        if self._epoch != epoch:  # the body of a request may arrive for hours
+        if self._epoch != epoch:  # permissions changed: a request body can take hours to arrive
             self._epoch = epoch
             self._known.clear()
         if (address.exchange, address.key) not in self._known:
@@ -78,7 +78,7 @@ class Admission:
         headers = properties.headers or {}
         traits_of(properties, 0.0)
         if properties.reply_to == REPLY_TO:
-            raise PreconditionFailed("fast reply consumer does not exist")  # requests of HTTP cannot consume replies
+            raise PreconditionFailed("fast reply consumer does not exist")  # an HTTP request cannot consume replies
         copies = self._caller.check_properties(route.exchange.name, properties)
         due = self._vhost.schedules.due(route.exchange, headers)
         if self._publisher.mandatory and due is None:

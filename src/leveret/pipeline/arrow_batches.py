@@ -42,7 +42,7 @@ class Rows(NamedTuple):
 
 
 def batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
-    """Call it in a thread, with at most ten thousand rows."""
+    """Build one record batch. Call this in a thread, with at most ten thousand rows."""
     from leveret.pipeline.record_batches import record_batch_of
 
     return record_batch_of(rows, columns)

@@ -43,8 +43,8 @@ CHANNEL = 1
 ONE_FRAME = DEFAULT_FRAME_MAX - FRAME_OVERHEAD  # the largest body that fits
 PLAIN = encode_properties(Properties(delivery_mode=2))
 MOST_HEADERS_BYTES = 64 << 10
-MOST_ADDRESSES = 10_000  # that are remembered
-# Of a batch that is processed at once. pyarrow holds the GIL while it converts a column to Python values, for a few
+MOST_ADDRESSES = 10_000  # cached addresses
+# Limits of one processing step. pyarrow holds the GIL while it converts a column to Python values, for a few
 # milliseconds with this many rows: the event loop waits that long.
 PIECE_ROWS = 1_000
 PIECE_BYTES = 4 << 20
@@ -52,7 +52,7 @@ BESIDES = 1 << 20  # bytes of a row that are not its body: more than headers and
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError)  # raised by pyarrow for invalid data
 
-# No view types: many of their values can share the same bytes, which are copied here.
+# No view types: many of their values can share the same bytes, and each value is copied here.
 TEXT = pa.types.is_string, pa.types.is_large_string
 BINARY = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
 
@@ -199,7 +199,7 @@ def encoded_properties(batch: pa.RecordBatch) -> Encoded:
     given = _given_properties(batch)
     modes = given["delivery_mode"] = [2 if mode is None else mode for mode in given.get("delivery_mode", [2] * number)]
     flags = [0] * number
-    parts: dict[bool, list[list[bytes]]] = {True: [], False: []}  # before the headers, and behind them
+    parts: dict[bool, list[list[bytes]]] = {True: [], False: []}  # before and after the headers
     for flag, name, encode, _ in LAYOUT:
         if name in given:
             known = {value: _encoded(name, value, encode) for value in set(given[name])}

@@ -3,15 +3,15 @@
     | 0xFFFFFFFF | size of the metadata | metadata, a flatbuffer | body |
       4            4, little-endian       size                     length in the metadata
 
-A message of a client may be small on the wire and large when it is decoded. The metadata is therefore checked here,
+An IPC message can be small on the wire and large when it is decoded. The metadata is therefore checked here,
 before any byte of the body is kept or passed to pyarrow: accepted messages are decoded without a copy, and take as much
 memory as they have bytes.
 
 - Metadata version V5: in V4, a deprecated key of the custom metadata declares compressed buffers.
 - No custom metadata on a message, for the same reason.
-- No compression. No view types (pipeline/arrow_contents.py), where many values are the same bytes.
+- No compression. No view types (pipeline/arrow_contents.py), where many values can share the same bytes.
 - Buffers follow each other: two columns cannot use the same bytes.
-- At most as many rows as the body has bytes: some types take none per row.
+- At most as many rows as the body has bytes: some types use no bytes per row.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Framing:
         self.is_over = False
         self._most_body = most_body
         self._message = bytearray()
-        self._front = PREFIX  # bytes before the body, as far as they are known
-        self._needs = PREFIX  # bytes of the message, as far as they are known
+        self._front = PREFIX  # bytes before the body, as far as known yet
+        self._needs = PREFIX  # bytes of the whole message, as far as known yet
 
     @property
     def held(self) -> int:
@@ -73,13 +73,13 @@ class Framing:
                 yield message
 
     def finish(self) -> None:
-        """The end of the request body. The stream must have ended too: a writer that failed between two batches would
-        otherwise look complete."""
+        """Call at the end of the request body. The stream must have ended too: otherwise the data of a writer that
+        failed between two batches would look complete."""
         if not self.is_over:
             raise BadRequest("the Arrow stream is incomplete: close the writer before sending")
 
     def _is_whole(self) -> bool:
-        """Called with all bytes that were known to be needed: whether the message is complete."""
+        """Whether the message is complete. Called when all bytes known to be needed have arrived."""
         message = self._message
         if self._needs > self._front:
             return True  # the body

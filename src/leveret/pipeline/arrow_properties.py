@@ -40,7 +40,7 @@ from leveret.wire.properties import LAYOUT, UNKNOWN_FLAGS
 MOST_IN_STEP = 64  # headers of one message that are read in step with other rows
 LONG_STRING = ord("S")
 TRUTH = ord("t")
-# pyarrow and Python format these numbers alike.
+# pyarrow and Python format these numbers in the same way.
 WHOLE_NUMBERS = {
     letter: np.dtype(f"{'i' if number.format.islower() else 'u'}{number.size}")
     for letter, number in NUMBERS.items()

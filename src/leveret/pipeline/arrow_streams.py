@@ -19,7 +19,7 @@ from leveret.pipeline.record_batches import Portion, batch_of_portion
 from leveret.pipeline.topics import TopicFilter
 from leveret.store.stream_files import StreamChunk, StreamFiles, StreamGone
 
-MOST_LOOKED_AT = 64  # chunks of one step, when few of their messages are wanted
+MOST_LOOKED_AT = 64  # chunks of one step, if few of their messages are in the range
 
 
 @dataclass(slots=True, frozen=True)

@@ -8,10 +8,10 @@ be committed, a row is written before the slices of its tick, and queues are del
 
     stages whole ──> row (T, batch, stages) ──> slices ──all granted──> row (T, batch, none), queues removed, answered
 
-A batch that is not above the last one of its transaction is a repeat: its stages are dropped, and it is answered so.
+A batch number not above the last one of its transaction is a repeat: its stages are dropped; the reply is "duplicate".
 
-A transaction belongs to the user that committed it first (pipeline/transactions.py). No other user commits to it, or a
-user could make another's batches repeats; administrators may, and it stays its owner's.
+A transaction belongs to the user that committed it first (pipeline/transactions.py). Other users cannot commit to it:
+they could turn its owner's batches into repeats. Administrators can, and the owner stays the same.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from leveret.pipeline.stage_moves import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
 from leveret.pipeline.transactions import NO_OWNER, CommitRow, Transactions, TransactionsOfBroker
 
-MOST_AHEAD = 1 << 40  # of the last batch: batches that are numbered by time in microseconds may be twelve days apart
-DISCARDS = 64  # stages that are removed at once
+MOST_AHEAD = 1 << 40  # largest step of batch numbers: those that are times in microseconds may be twelve days apart
+DISCARDS = 64  # stages removed at once
 
 log = get_log("pipeline")
 
@@ -63,10 +63,10 @@ class Commits:
         self._transactions = TransactionsOfBroker()
         self._moves = Moves(broker)
         self._discards = Discards()
-        self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # callbacks that wait for the end of each
+        self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # callbacks to run at the end of each commit
 
     def start(self) -> None:
-        """Finish commits of the previous run; its other stages stay, or expire."""
+        """Finish commits of the previous run; other stages are kept until they expire."""
         for vhost in self._broker.vhosts.values():
             committed: set[str] = set()
             for transaction, row in list(self.transactions(vhost).rows()):
@@ -95,7 +95,7 @@ class Commits:
     def commit(self, vhost: Vhost, transaction: str, batch: int, ids: Sequence[str], by: Committer, done: Done) -> None:
         """``done`` gets the outcome when all of it is durable, or the reason why nothing is committed."""
         waiting = self._moving.get((vhost.name, transaction))
-        if waiting is not None:  # this one may repeat it: decided when that commit is done
+        if waiting is not None:  # may be a repeat of the running commit: decide when that is done
             waiting.append(lambda: self.commit(vhost, transaction, batch, ids, by, done))
             return
         transactions = self.transactions(vhost)
@@ -129,7 +129,7 @@ class Commits:
             )
 
     def _owner(self, transaction: str, last: CommitRow | None, stages: Sequence[Stage], by: Committer) -> str:
-        """A transaction without an owner is claimed by a commit of stages, which took write permission."""
+        """A transaction without an owner is claimed by a commit of stages, which required write permission."""
         if last is not None and last.owner != NO_OWNER:
             return last.owner
         owners = [stage.owner for stage in stages if stage.owner != NO_OWNER]
@@ -182,8 +182,8 @@ class Commits:
         return found
 
     def _drop_rest(self, vhost: Vhost, transaction: str, batch: int, owner: str, *, only_whole: bool = False) -> None:
-        """Other attempts at this batch, and what is left of earlier ones, can never be committed. After a repeat, those
-        that are incomplete may belong to another writer, whose own commit will report the duplicate."""
+        """Drop other attempts at this batch and leftovers of earlier ones: they can never be committed. After a repeat,
+        incomplete stages may belong to another writer, whose own commit will report the duplicate."""
         for stage in self.stages.of_transaction(vhost, transaction):
             is_late = stage.ticket.batch <= batch and stage.owner in (owner, NO_OWNER)
             if is_late and (stage.is_whole or not only_whole):
@@ -207,7 +207,7 @@ class Commits:
         Move(self._moves, vhost, loads_of(vhost, row.stages), over).start()
 
     def _finish(self, vhost: Vhost, transaction: str, row: CommitRow) -> None:
-        """All messages are moved, and durable. If this cannot be recorded, the next start finds empty stages."""
+        """All messages are moved and durable. If recording this fails, the next start finds empty stages."""
         try:
             self.transactions(vhost).put(transaction, row._replace(stages=[]))
         except LeveretError as problem:

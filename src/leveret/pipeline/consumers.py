@@ -1,4 +1,4 @@
-"""Stored offsets of named stream readers: list, set and delete. An offset is the next one that the reader reads."""
+"""Stored offsets of named stream readers: list, set and delete. The stored offset is the next one to read."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class PipelineContext:
         self.queries = SparkQueries(broker.clock)
         self.max_message_size = max_message_size
         self.held = 0  # bytes of Arrow in memory: record batches that are incomplete, or being made into messages
-        self.building = asyncio.Semaphore(WORKERS)  # for a request whose messages are built and taken over
+        self.building = asyncio.Semaphore(WORKERS)  # held by a request while its messages are built and processed
         self._threads: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -41,7 +41,7 @@ class PipelineContext:
 
     @property
     def most_held(self) -> int:
-        """The bytes that ``held`` may reach: an eighth of the memory high watermark at most."""
+        """The limit of ``held`` in bytes: at most an eighth of the memory high watermark."""
         return min(MOST_HELD, self.broker.memory.high_watermark // 8)
 
     async def in_worker(self, job: Callable[[], T]) -> T:

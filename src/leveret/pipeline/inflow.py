@@ -1,4 +1,4 @@
-"""Publishes runs of rows, by the rules of every publish.
+"""Publishes runs of rows, with the same rules as any other publish.
 
 A run holds messages of one address. The route of an address is found once and cached until something changes that could
 invalidate it (broker/routes.py). How closely messages must be inspected differs: *plain* ones have the delivery mode
@@ -41,12 +41,12 @@ MOST_REMEMBERED = 4_096
 RUN = 4_096  # messages that are processed at once
 RUN_BYTES = 1 << 20
 QUICK = 16  # messages whose quick inspection costs as much as one plain run
-SPECIAL_COST = 4  # of a message that is routed alone, which may take many routing steps
+SPECIAL_COST = 4  # cost of a message that is routed alone, which may take many routing steps
 SLICE_COST = 128  # plain runs, or inspected messages, before other work gets a time slice
 PLAIN = b"\x10\x00\x02"  # flags and properties of a message whose only property is the delivery mode persistent
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
 WINDOW_BYTES = 4 << 20
-MOST_WINDOWS = 4  # that may wait for the disk
+MOST_WINDOWS = 4  # windows that may wait for the disk
 
 
 class Incoming(NamedTuple):
@@ -70,7 +70,7 @@ def is_plain(run: Sequence[Message]) -> bool:
 
 
 def looked_at(run: list[Message], now: float) -> tuple[Look, list[Message]]:
-    """The first messages that need the same inspection; with the traits from their properties, unless it is CLOSE."""
+    """The first messages that need the same inspection, with the traits from their properties unless that is CLOSE."""
     if is_plain(run):
         return Look.PLAIN, run
     seen: list[Message] = []
@@ -132,7 +132,7 @@ class AddressRoutes(RouteCache[tuple[str, str], PublishRoute]):
 
 
 class CommittedRoutes(AddressRoutes):
-    """For messages that are committed already: routing that is refused leads to no queue."""
+    """For messages that are already committed: if routing is refused, they are routed to no queue."""
 
     def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
         try:
@@ -149,7 +149,7 @@ class Receipts(Unattended):
         self._unresolved = 0  # runs
         self._waiting: list[Callable[[], None]] = []
         self.unreceived = 0  # messages, counted once for each log
-        self.refused = 0  # messages, of queues that refused them or were lost
+        self.refused = 0  # messages whose queue refused them or was lost
 
     def open(self, run: list[Message]) -> PendingPublish:
         self._unresolved += 1
@@ -170,7 +170,7 @@ class Receipts(Unattended):
                 call()
 
     def when_resolved(self, call: Callable[[], None]) -> None:
-        """Call back when all of them are answered."""
+        """Call ``call`` when all publishes are answered."""
         if self._unresolved:
             self._waiting.append(call)
         else:
@@ -190,8 +190,8 @@ class Inflow:
         self._origin = Origin.PROMISED if insists else Origin.CLIENT
         self._routes = CommittedRoutes(vhost) if insists else AddressRoutes(vhost)
         self.published = 0
-        self.unroutable = 0  # of these
-        self.refused = 0  # by a full queue
+        self.unroutable = 0  # messages without a queue
+        self.refused = 0  # messages refused by a full queue
         self.receipts = Receipts()
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
@@ -206,7 +206,7 @@ class Inflow:
         return 1 + len(run) * len(route.queues) // RUN + (len(run) // QUICK if look else 0)
 
     def publish(self, run: list[Message], look: Look, *, has_traits: bool) -> None:
-        """``run``: of one address; ``has_traits``: as ``looked_at`` gave it."""
+        """``run``: messages of one address; ``has_traits``: whether ``looked_at`` set their traits."""
         for routed in self.routed(run, look, has_traits=has_traits):
             self.deliver(routed)
 
@@ -232,7 +232,7 @@ class Inflow:
         outcomes = deliver(route, self._log, *run[1:], origin=self._origin, pending=pending)
         self.refused += sum([outcome.number for outcome in outcomes if outcome.is_rejected])
         if pending is not None:
-            pending.resolve(True)  # the broker's log is waited for by the caller
+            pending.resolve(True)  # the caller waits for the broker's log
 
     def _look(self, route: PublishRoute, run: Sequence[Message]) -> Iterator[RoutedRun]:
         now = self._vhost.queue_context.now()
@@ -252,7 +252,7 @@ class Inflow:
             yield from self._routed(route, stretch, any(message[2].deadline != NEVER for message in stretch))
 
     def _routed(self, route: PublishRoute, run: list[Message], timed: bool) -> Iterator[RoutedRun]:
-        """All persistent, or all transient."""
+        """Runs that are all persistent or all transient."""
         number = len(run)
         self.published += number
         route.counters.published += number
@@ -272,7 +272,7 @@ class Inflow:
         except PreconditionFailed as problem:
             if not self._insists:
                 raise
-            # It was valid when it was staged; since then the exchange was replaced by one of another type.
+            # The message was valid when it was staged; the exchange was then replaced by one of another type.
             get_log("pipeline").warning("committed message dropped", vhost=vhost.name, reason=problem.text)
             self.published += 1
             self.unroutable += 1
@@ -292,7 +292,7 @@ class Inflow:
 
 
 def quick_traits(content: bytes, now: float) -> Traits | None:
-    """The traits, without decoding the properties; None if that needs a closer inspection."""
+    """The traits, without decoding the properties; None if the message needs a closer inspection."""
     if content[PLAIN_AT] == PLAIN:
         return PERSISTENT
     flags = int.from_bytes(content[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
@@ -300,7 +300,7 @@ def quick_traits(content: bytes, now: float) -> Traits | None:
 
 
 class WriteWindow:
-    """Counts the bytes that one writer has appended and the disk has not stored yet: they are held in memory."""
+    """Counts the bytes that one writer has appended and that are not on disk yet: they are held in memory."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

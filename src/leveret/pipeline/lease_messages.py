@@ -42,7 +42,7 @@ def slice_of(runs: Sequence[LeasedRun], number: int, index: int, of: int) -> Ite
 async def jobs_of_lease(
     lease: Lease, runs: Iterable[LeasedRun], partition: int, columns: Sequence[str]
 ) -> AsyncGenerator[Job]:
-    """Each job makes record batches of a bounded piece, which is read only when it is requested."""
+    """Each job makes record batches of a bounded piece, which is read only when the job is requested."""
     left, queue = deque(runs), lease.queue
     while left:
         lane, first, stop = left[0].lane, left[0].sequence, _read_stop(left)

@@ -1,8 +1,8 @@
-"""Leases over HTTP: messages of a classic queue for Spark readers, which may request a lease again.
+"""Leases over HTTP: messages of a classic queue for Spark readers, which may repeat the request for a lease.
 
 The lease book (broker/leases.py) never waits: ``Leases`` waits for work of more than one tick, and until a change is
-durable. If the client disconnects meanwhile, the messages taken so far become the lease, and it is returned when it is
-requested again.
+durable. If the client disconnects meanwhile, the messages taken so far become the lease, which a repeated request
+returns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Leases:
     def __init__(self, context: PipelineContext) -> None:
         self._broker = context.broker
         self._book = context.broker.leases
-        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with the number of its users
+        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # each with its number of users
 
     async def take(self, queue: DeclaredQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
         """Lease ``after`` + 1: the existing one or a new one; None if there is nothing to lease."""
@@ -105,7 +105,7 @@ class Leases:
         return committed
 
     async def release(self, queue: DeclaredQueue, consumer: str, number: int | None) -> int:
-        """The number of messages that were returned to the queue."""
+        """Release the lease. Returns the number of messages that were requeued."""
         _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
         messages = await released
         await wait_until_durable(self._broker)
@@ -119,7 +119,7 @@ class Leases:
 
     @asynccontextmanager
     async def _one_at_a_time(self, queue: DeclaredQueue, consumer: str) -> AsyncIterator[None]:
-        """A second request for the same lease gets the first one's."""
+        """Serialise requests: a second request for the same lease gets the lease of the first."""
         key = (queue.id, consumer)
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
         self._locks[key] = (lock, users + 1)
@@ -135,7 +135,7 @@ class Leases:
 
 
 async def _loaded(queue: DeclaredQueue) -> bool:
-    """When the next messages are in memory; False if there are none to wait for."""
+    """Wait until the next messages are in memory; False if there are none to wait for."""
     loaded: asyncio.Future[None]
     loaded, done = future_with_callback()
     backlog = queue.backlog

@@ -1,4 +1,4 @@
-"""Rows that are published as they arrive: the sink of a query that accepts duplicates and does not wait for commits."""
+"""Publishes rows as they arrive: the sink of a query that accepts duplicates and does not wait for commits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.inflow import Inflow
 from leveret.pipeline.row_upload import RowUpload
 
-MOST_UNRECEIVED = 10_000  # messages that queues which answer later may not have received yet
+MOST_UNRECEIVED = 10_000  # messages not yet received by queues that answer later
 PROBLEMS: dict[int, type[HttpError]] = {403: Forbidden, 404: ObjectNotFound}
 
 

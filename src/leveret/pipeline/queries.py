@@ -19,8 +19,8 @@ from leveret.pipeline.spark_query_view import is_shown, shown_report
 
 MOST_BYTES = 64 << 10
 MOST_SOURCES = 100
-MOST_PLACES = 500  # of one source: queues, or partitions
-MOST_VALUES = 2_000  # of a report: each takes far more memory than its bytes of JSON
+MOST_PLACES = 500  # queues or partitions of one source
+MOST_VALUES = 2_000  # values of a report: each takes far more memory than its bytes of JSON
 FIELDS = (
     "id",
     "name",

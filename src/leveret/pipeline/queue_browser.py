@@ -30,7 +30,7 @@ class OffsetRange(NamedTuple):
 
 
 class _Portion:
-    """Messages that were visited and not yielded yet."""
+    """Messages that were visited but not yielded yet."""
 
     def __init__(self, asked: OffsetRange) -> None:
         self._asked = asked
@@ -50,7 +50,7 @@ class _Portion:
             self._offsets.append(sequence)
             self.messages.append(message)
             self._size += len(message[0])
-        return False  # it stays in the queue
+        return False  # the message stays in the queue
 
     def glance(self, offsets: Sequence[int], messages: list[Message]) -> None:
         """Visit several messages, none of which was delivered before."""

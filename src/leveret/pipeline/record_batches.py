@@ -25,7 +25,7 @@ class Portion:
     times: pa.Array
     redelivered: pa.Array
     addresses: Sequence[tuple[str, str]]  # exchange, key
-    address_of: Places  # of each row, as an index into these
+    address_of: Places  # the address of each row, as an index into these
 
 
 def record_batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:

@@ -43,13 +43,13 @@ from leveret.pipeline.inflow import (
 if TYPE_CHECKING:
     from leveret.pipeline.arrow_contents import Contents
 
-Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work it is
+Cost = Callable[[Sequence[Message], Look], int]  # approximate work of a run
 
 Run = list[Message]
 
 
 class Piece(NamedTuple):
-    """Messages of one address that need the same inspection, with their traits unless that is a close one."""
+    """Messages of one address that need the same inspection, with their traits unless that is ``CLOSE``."""
 
     run: list[Message]
     look: Look
@@ -73,7 +73,7 @@ class RowUpload:
         refuse_while_blocked(self._broker)
 
     async def refuse_unless_permitted(self) -> None:
-        """Before the body is read. Exchanges that rows name themselves are checked row by row."""
+        """Check permissions before the body is read. Exchanges named in the rows are checked row by row."""
         if self.exchange:
             self.admission.refuse_unless_writable(self.exchange, self.key)
         else:
@@ -137,8 +137,8 @@ async def refuse_unless_writer(request: Request, vhost: Vhost) -> None:
 def merged(arrived: Sequence[Incoming], routes: AddressRoutes) -> Sequence[Incoming]:
     """The same messages in fewer runs, if addresses alternate: a record of the log holds messages of one address.
 
-    No queue may see a difference. So messages of one address are moved before others only if no queue gets both:
-    addresses that share a queue are *related*, and related ones keep their order.
+    Every queue must get the same messages in the same order. So messages of one address are moved before others only
+    if no queue gets both: addresses that share a queue are *related*, and related ones keep their order.
     """
     runs = [each.messages for each in arrived]
     fewer = merged_runs(runs, routes)
@@ -166,7 +166,7 @@ def merged_runs(runs: Sequence[Run], routes: AddressRoutes) -> Sequence[Run]:
 
 
 def _families(addresses: Sequence[Address], routes: AddressRoutes) -> dict[int, int] | None:
-    """A number for each address (by its id), the same for those that are related; None if that cannot be known."""
+    """A number for each address (by its id), the same for related ones; None if that cannot be determined."""
     parents = list(range(len(addresses)))
     first_with: dict[int, int] = {}  # by queue: the place of an address that reaches it
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from leveret.pipeline.arrow_streams import Wanted
 
 VISIBLE_WITHIN = 10.0  # seconds
-SECONDS = 1.0  # for a pattern, over all names
+SECONDS = 1.0  # time limit of a pattern, over all names
 LARGEST_PARTITION = (1 << 31) - 1
 
 
@@ -65,8 +65,8 @@ class SourcesEndpoints:
         return json_response({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
 
     async def _matching(self, access: UserAccess, pattern: str) -> list[DeclaredQueue]:
-        """Queues whose whole name matches, sorted. Queues that the user may not read are not matched: the time would
-        reveal them."""
+        """Queues whose whole name matches, sorted. Queues that the user may not read are not matched: the response time
+        would reveal them."""
         vhost = access.vhost
         compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
         candidates: list[str] = []

@@ -29,7 +29,7 @@ class Progress(NamedTuple):
 class SparkQuery(NamedTuple):
     user: str
     report: Report
-    seen: float  # of the broker's clock
+    seen: float  # time of the broker's clock
     recent: deque[Progress]  # the last one at the end
 
 

@@ -20,7 +20,7 @@ from leveret.http.rows import Row
 from leveret.pipeline.spark_queries import Report, SparkQuery
 
 ENDED = ("stopped", "failed")
-SILENT_AFTER = 120.0  # seconds without a report; more if its batches take long
+SILENT_AFTER = 120.0  # seconds without a report; more if the query's batches take longer
 SILENT_BATCHES = 3
 LARGEST = 1e18
 
@@ -57,7 +57,7 @@ def shown_report(request: Request, query: SparkQuery) -> Report:
 
 
 def _is_in_sight(request: Request, source: dict[str, Any], home: str | None) -> bool:
-    """A lease names its virtual host; streams are those of the query's own."""
+    """A lease names its virtual host; streams are in the virtual host of the query."""
     vhost = next((read["vhost"] for read in _reads_of(source) if "vhost" in read), home)
     return vhost is not None and may_see(request, vhost)
 
@@ -134,7 +134,7 @@ def _reads(report: Report) -> Iterator[Row]:
 
 
 def _reads_of(source: dict[str, Any]) -> Iterator[Row]:
-    """Its position: offsets in streams, or a lease of a classic queue (spark/progress.py)."""
+    """The positions of a source: offsets in streams, or a lease of a classic queue (spark/progress.py)."""
     offset = source.get("offset")
     match offset:
         case {"consumer": str(consumer), "lease": int(lease), "queue": str(queue), "vhost": str(vhost)}:

@@ -4,8 +4,8 @@ Theory of operation. A stage is an invisible queue. Once its commit is recorded,
 each slice leaves the stage and enters its queues in one group of the log, so after a crash every message is in one of
 the two, and the next start continues the move. All moves of a broker share one background task, which moves one slice
 per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, while its
-messages are read from disk, or while queues that answer later have not got their part of the slice: they get it first,
-and then the slice leaves the stage (broker/remote_writes.py).
+messages are read from disk, or while queues that answer later have not received their part of the slice, which they do
+before it leaves the stage (broker/remote_writes.py).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Move:
         self._moves.go_on(self)
 
     def step(self) -> bool:
-        """One slice; False if there is nothing to do now."""
+        """Move one slice; False if there is nothing to do now."""
         broker = self._broker
         if broker.is_lost:
             self._lost()
@@ -132,7 +132,7 @@ class Move:
         return chosen
 
     def _publish(self, queue: ClassicQueue, runs: list[list[Message]], look: Look) -> bool:
-        """Move a slice; False if the move goes on when queues that answer later have their part."""
+        """Move a slice; False if the move continues after queues that answer later have received their part."""
         number = sum(map(len, runs))
         size = sum([len(message[0]) for run in runs for message in run])
         sequence, _ = queue.lane.take(number)

@@ -33,14 +33,14 @@ from leveret.queues.options import QueueOptions
 
 COMPONENT = "stage"
 LIFETIME = 3600.0  # seconds that a stage waits for its commit
-MOST_OF_A_USER = 10_000  # in a virtual host; a sink sends 8 MiB in each
+MOST_OF_A_USER = 10_000  # stages in a virtual host; a sink sends 8 MiB in each
 MOST_OF_A_VHOST = 20_000  # each takes 8 KiB of memory
 
 log = get_log("pipeline")
 
 
 class Ticket(NamedTuple):
-    """Whose stage it is: one attempt at one partition of one batch of a transaction."""
+    """The identity of a stage: one attempt at one partition of one batch of a transaction."""
 
     transaction: str
     batch: int
@@ -93,7 +93,7 @@ class Stages:
         self._broker = broker
         self._stages: dict[str, Stage] = {}  # by id
         self._of_transaction: dict[tuple[Vhost, str], dict[str, Stage]] = {}  # the same, by id
-        self._number: Counter[tuple[Vhost, str | None]] = Counter()  # of each user, and with None of all users
+        self._number: Counter[tuple[Vhost, str | None]] = Counter()  # stages of each user; with None: of all users
 
     # ---- making one
 
@@ -127,7 +127,7 @@ class Stages:
         self._broker.wake()
 
     def seal(self, stage: Stage) -> None:
-        """All messages are added. The stage is ``whole`` once that is durable."""
+        """Call when all messages are added. The stage is ``whole`` once they are durable."""
         self._refuse_if_gone(stage)
         stage.vhost.parameters.put(COMPONENT, stage.id, stage.encoded())
         self._broker.wake()
@@ -230,7 +230,7 @@ def left_by(vhost: Vhost, id_: str) -> Stage | None:
 
 
 def discard(vhost: Vhost, id_: str) -> None:
-    """Delete its row, and its queue with all messages."""
+    """Delete the row of a stage, and its queue with all messages."""
     name = f"{STAGE}{id_}"
     try:
         vhost.parameters.drop(COMPONENT, id_)

@@ -73,7 +73,7 @@ class StagesEndpoints:
             self._stages.seal(stage)
             await wait_until_durable(self._broker)
             self._stages.mark_whole(stage)
-        except BaseException:  # also when the client has gone: of a stage, all or nothing
+        except BaseException:  # also if the client disconnected: an incomplete stage is dropped
             self._stages.drop(stage)
             raise
         return json_response({"stage": stage.id, "messages": stage.messages, "bytes": stage.bytes})
@@ -131,7 +131,7 @@ class StagesEndpoints:
         return await awaited(start)
 
     async def show_commits(self, request: Request) -> Response:
-        """The last batch of one transaction, or the transactions of the user; an administrator's are all."""
+        """The last batch of one transaction, or the transactions of the user; administrators get all transactions."""
         vhost = vhost_of(request)
         if "transaction" not in request.query_params:
             return self._list_commits(request, vhost)
@@ -140,7 +140,7 @@ class StagesEndpoints:
         row = self._commits.transactions(vhost).get(transaction)
         if row is not None and row.owner == NO_OWNER:
             await refuse_unless_writer(request, vhost)
-        await wait_until_durable(self._broker)  # still true after a crash
+        await wait_until_durable(self._broker)  # so that the response is still true after a crash
         return json_response({"transaction": transaction, "last_batch": None if row is None else row.batch})
 
     def _list_commits(self, request: Request, vhost: Vhost) -> Response:
@@ -195,7 +195,7 @@ def transaction_of(text: str) -> str:
 
 
 def is_own(request: Request, stage: Stage) -> bool:
-    """Of a stage without an owner, any user that may write to its exchanges."""
+    """Whether the user owns the stage. A stage without an owner belongs to any user that may write to its exchanges."""
     access = access_of(request, stage.vhost)
     if stage.owner == NO_OWNER and all(access.has("write", exchange) for exchange in stage.exchanges):
         return True

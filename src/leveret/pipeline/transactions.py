@@ -1,12 +1,12 @@
 """The transactions of a virtual host: for each, the last committed batch and the user that owns it.
 
-A transaction is created by the first commit under its name and belongs to the user that made it. Its row stays, since
-it is what makes a repeated batch a duplicate. Rows are bounded for each user and virtual host; where a user has as many
-as it may, the one that it has not used for longest makes room, if that was a week ago: Spark's batch writes create a
-transaction each and never use it again.
+A transaction is created by the first commit under its name and belongs to the user that made it. Its row is kept:
+repeated batches are detected with it. The number of rows per user and virtual host is limited. At the limit, the least
+recently used transaction of the user is removed if it has been unused for a week: each batch write of Spark creates a
+transaction and never uses it again.
 
 Rows of earlier versions have no owner. The next user that commits a stage to such a transaction becomes its owner. They
-do not count towards any bound.
+do not count towards any limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leveret.logs import get_log
 COMPONENT = "commit"
 MOST_OF_A_USER = 10_000
 MOST_OF_A_VHOST = 100_000
-IDLE = 7 * 86_400.0  # seconds after which a transaction may make room for another of its owner
+IDLE = 7 * 86_400.0  # seconds unused after which a transaction may be removed for a new one of its owner
 NO_OWNER = ""
 
 log = get_log("pipeline")
@@ -100,7 +100,7 @@ class Transactions:
                 del self._of_owner[row.owner]
 
     def _make_room(self, row: CommitRow) -> None:
-        """For one more transaction of the owner of ``row``, at the time of ``row``."""
+        """Make room for one more transaction of the owner of ``row``, at the time of ``row``."""
         if row.owner == NO_OWNER:
             return
         names = self._of_owner.get(row.owner, {})

@@ -1,7 +1,7 @@
 """Accepts connections that begin with a PROXY header, a TLS handshake, or both.
 
-Such a connection counts from the accept on (admission.py): first under the address that it came from, and once a
-trusted proxy has sent the client's address, under that one. The PROXY header comes before the TLS handshake, so the
+Such a connection is counted from the accept on (admission.py): first under its peer address, and once a trusted proxy
+has sent the client's address, under that one. The PROXY header comes before the TLS handshake, so the
 socket is read here up to the end of the header, and only then passed to the event loop with or without TLS. From then
 on the address of the client replaces that of the proxy (proxied_transport.py).
 
@@ -56,7 +56,7 @@ class Acceptor:
             self._run(self._accept(listening)).add_done_callback(lambda _, each=listening: each.close())  # type: ignore[misc]
 
     def close(self) -> None:
-        """Accept no more. Connections that are not established yet are closed."""
+        """Accept no more connections. Those that are not established yet are closed."""
         for task in self._tasks:
             task.cancel()
 
@@ -82,7 +82,7 @@ class Acceptor:
     def _begin(self, peer: socket.socket, address: Address) -> None:
         receiving: asyncio.Task[None] | None = None
 
-        def close() -> None:  # its place is needed for another connection
+        def close() -> None:  # called when the place is needed for another connection
             if receiving is not None:
                 receiving.cancel()
 
@@ -122,7 +122,7 @@ class Acceptor:
                 peer.close()
 
     async def _client(self, peer: socket.socket, address: Address) -> Address | None:
-        """The address that replaces the peer's own; None if it is the client's."""
+        """The client's address from the PROXY header; None if the peer is the client itself."""
         if self._proxies is None or address[0] not in self._proxies:
             return None
         head = b""
@@ -142,6 +142,6 @@ class ProxiedProtocol(asyncio.Protocol):
         self._client = client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
+        transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
         transport.set_protocol(self._protocol)
         self._protocol.connection_made(ProxiedTransport(transport, *self._client))

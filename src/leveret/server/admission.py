@@ -1,4 +1,4 @@
-"""Connections that have not logged in: how much of the broker they may use, by source address and in all.
+"""Limits for connections that have not logged in: how many there may be, per source address and in total.
 
 Theory of operation. Every accepted socket, whatever its protocol, holds an ``Admitted`` until it is closed. Until its
 peer has logged in, the ``Admitted`` is also in a ``Pool`` with a limited number of places. When the pool is full, a new
@@ -28,7 +28,7 @@ MOST_UNAUTHENTICATED = 4_096
 
 
 def source_of(address: str) -> str:
-    """The unit that limits apply to: an IPv4 address, or the /64 of an IPv6 address, which one host has to itself."""
+    """The unit that limits apply to: an IPv4 address, or the /64 of an IPv6 address, which is usually one host."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -48,7 +48,7 @@ class Pool:
     def __init__(self) -> None:
         self.taken = 0
         self._by_source: dict[str, dict[Admitted, None]] = {}  # the oldest first
-        self._by_count: dict[int, dict[str, None]] = {}  # sources that hold so many
+        self._by_count: dict[int, dict[str, None]] = {}  # sources by the number of places they hold
         self._largest = 0
 
     def add(self, admitted: Admitted) -> None:
@@ -69,8 +69,8 @@ class Pool:
             self._largest -= 1
 
     def close_one(self, source: str) -> bool:
-        """Close the oldest of the source that holds the most, or of ``source`` if it holds as many; False if the pool
-        is empty."""
+        """Close the oldest connection of the source that holds the most, or of ``source`` if it holds as many; False if
+        the pool is empty."""
         if not self._largest:
             return False
         held = self._by_source.get(source, {})
@@ -113,13 +113,13 @@ class Admitted:
             self._pool.add(self)
 
     def authenticated(self) -> None:
-        """The peer has logged in: its place is free for another that has not."""
+        """The peer has logged in: its place is free for another unauthenticated connection."""
         if self._pool is not None:
             self._pool.remove(self)
             self._pool = None
 
     def set_idle(self, is_idle: bool) -> None:
-        """Whether it can be closed without harm from now on, as HTTP connections can between two requests."""
+        """Whether the connection can now be closed without harm, like an HTTP connection between two requests."""
         self._admission.idle.pop(self, None)
         if is_idle and self.is_open:
             self._admission.idle[self] = None
@@ -146,13 +146,13 @@ class Admission:
         places = min(MOST_UNAUTHENTICATED, self.most_sockets // 2, memory_high_watermark // 4 // UNAUTHENTICATED_BYTES)
         self.places = max(places, 2)  # for unauthenticated connections
         self.unauthenticated = Pool()
-        self.tunnels = Pool()  # of those that have not logged in; how many there may be is decided in tunnels.py
+        self.tunnels = Pool()  # unauthenticated ones; their number is limited in tunnels.py
         self.sockets = 0
         self.idle: dict[Admitted, None] = {}  # HTTP connections between requests, the longest idle first
-        self.evicted = self.refused = 0  # since the start: closed for a new one, closed for want of a descriptor
+        self.evicted = self.refused = 0  # since the start: closed for a new one, refused without a descriptor
 
     def enter(self, address: str, close: Callable[[], None]) -> Admitted | None:
-        """For a socket that was accepted; None if there is no descriptor to spare for it: the caller closes it."""
+        """Count an accepted socket; None if there is no descriptor to spare: the caller must close it."""
         source = source_of(address)
         if not self._has_descriptor(source) and not self._free_descriptor(source):
             self.refused += 1
@@ -163,7 +163,7 @@ class Admission:
         return Admitted(self, source, close, self.unauthenticated, has_socket=True)
 
     def enter_tunnel(self, source: str, close: Callable[[], None]) -> Admitted:
-        """For a connection inside a tunnel of HTTP requests, which has no socket of its own."""
+        """Count a connection inside a tunnel of HTTP requests, which has no socket of its own."""
         return Admitted(self, source, close, self.tunnels, has_socket=False)
 
     def _has_descriptor(self, source: str) -> bool:
@@ -178,7 +178,7 @@ class Admission:
 
 
 def most_connections() -> int:
-    """As many as there are file descriptors, less those of the process itself and some to spare."""
+    """The limit of file descriptors, minus those that the process itself uses and a reserve."""
     try:
         import resource
     except ImportError:

@@ -49,18 +49,18 @@ class AmqpProtocol(asyncio.Protocol):
         self.certificate: dict[str, object] | None = None
         self.received = self.reads = self.sent = self.writes = 0
         self.idle_in = self.idle_out = 0.0  # seconds without a received byte, without a sent byte
-        self.opened_at = listener.loop.time()  # accepted; behind TLS well before connection_made
+        self.opened_at = listener.loop.time()  # time of the accept; with TLS, well before connection_made
 
     # ---- for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
         transport.set_write_buffer_limits(high=self._listener.limits.write_high_watermark)
         self.host, name = _names(transport)
         self.certificate = transport.get_extra_info("peercert") or None
-        if self.admitted is None:  # a WebSocket or tunnel was counted by its HTTP connection
+        if self.admitted is None:  # WebSockets and tunnels were counted with their HTTP connection
             self.admitted = transport.get_extra_info(ADMITTED)
-        if self.admitted is None and self.host:  # without an address it was reset before it was accepted
+        if self.admitted is None and self.host:  # no address: reset before it was accepted
             self.admitted = self._listener.admission.enter(self.host, transport.abort)
         elif self.admitted is not None:
             self.admitted.close = transport.abort
@@ -101,7 +101,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     def write_pieces(self, pieces: list[bytes]) -> None:
         if not self._transport.is_closing():
-            self.sent += self.session.outbox.size  # approximately: adding up the pieces would be work per message
+            self.sent += self.session.outbox.size  # approximate: an exact sum would cost time per message
             self.writes += 1
             self._transport.writelines(pieces)
 
@@ -159,7 +159,7 @@ class AmqpProtocol(asyncio.Protocol):
 
 
 def _names(transport: asyncio.Transport) -> tuple[str, str]:
-    """The peer's address, and the connection's name as RabbitMQ writes it: ``peer -> us``."""
+    """The peer's address, and the connection's name as RabbitMQ writes it: ``peer -> server``."""
     peer = transport.get_extra_info("peername")
     here = transport.get_extra_info("sockname")
     if not isinstance(peer, tuple) or not isinstance(here, tuple):

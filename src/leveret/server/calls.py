@@ -1,7 +1,7 @@
 """Calls from other threads, and callbacks of consumers in a thread of their own.
 
-A future gets the result of a call once what the call wrote is durable. The event loop does not wait for callbacks, nor
-they for the loop.
+A future gets the result of a call once everything that the call wrote is durable. The event loop does not wait for
+callbacks, and callbacks do not wait for the loop.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class CallbackThread:
         try:
             callback(delivered)
         except Exception:  # noqa: BLE001 - code of the application may raise anything, and the other callbacks must run
-            if self.is_open:  # else it most likely called a broker that is being stopped
+            if self.is_open:  # else the callback most likely called a broker that is being stopped
                 self._log.exception(
                     "consumer callback failed, message stays unacknowledged", consumer=delivered.consumer_tag
                 )

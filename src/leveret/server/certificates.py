@@ -1,13 +1,13 @@
-"""TLS for listeners: the certificate of the server, which client certificates may log in, and reloads of the files.
+"""TLS for listeners: the server certificate, the client certificates that may log in, and reloads of the files.
 
 Files are reloaded while the broker runs: on a reload of the settings, or when they change.
 New files are loaded into new contexts, one per listener, before any of them is used; then the listeners use them for
-new connections. A context that is in use never changes, so no handshake sees half of a change, and authorities and
-session tickets of earlier contexts are not carried over. If the files are invalid, nothing changes; they are tried
-again when they change, as they do when a renewal that has written one of two files writes the other.
+new connections. A context that is in use never changes, so no handshake uses half of a change, and authorities and
+session tickets of earlier contexts are not carried over. If the files are invalid, nothing changes; they are loaded
+again when they change, for example when a renewal has written the second of its two files.
 
 TLS 1.2 is offered with forward secrecy and authenticated encryption only: Python's defaults include CBC suites. TLS 1.3
-has nothing else. With a file of revocation lists, every authority in the chain of a client certificate must have a
+has only such suites. With a file of revocation lists, every authority in the chain of a client certificate must have a
 current list in it, as with nginx and HAProxy: without one, or with one that has expired, the certificate is refused.
 """
 
@@ -24,9 +24,9 @@ from leveret.broker.timers import Timer, Timers
 from leveret.errors import ConfigError
 from leveret.logs import get_log
 
-SUITES = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2
+SUITES = "@SECLEVEL=2:ECDHE+AESGCM:ECDHE+CHACHA20"  # cipher suites for TLS 1.2
 T = TypeVar("T")
-INTERVAL = 60.0  # seconds between two looks at the files
+INTERVAL = 60.0  # seconds between two checks of the files
 Renew = Callable[[ssl.SSLContext], Awaitable[None]]
 Seen = tuple[tuple[int, int, int] | None, ...]
 log = get_log("tls")
@@ -35,8 +35,8 @@ log = get_log("tls")
 class TlsFiles(NamedTuple):
     certificate: Path
     key: Path | None = None
-    authorities: Path | None = None  # of clients
-    revoked: Path | None = None  # lists of their certificates
+    authorities: Path | None = None  # authorities of client certificates
+    revoked: Path | None = None  # revocation lists of these authorities
 
 
 def server_context(files: TlsFiles, *, asks_clients: bool) -> ssl.SSLContext:
@@ -87,7 +87,7 @@ def _load_revoked(context: ssl.SSLContext, revoked: Path) -> None:
 
 
 def _refuse_to_ask() -> str:
-    """Without this, OpenSSL would ask for the password at the terminal and block the broker."""
+    """Without this, OpenSSL would prompt for the password at the terminal and block the broker."""
     raise OSError("the key is encrypted: write it without a password, for instance with `openssl pkey`")
 
 
@@ -105,15 +105,15 @@ class Certificates:
         self._looking: asyncio.Task[None] | None = None
 
     def add_listener(self, renew: Renew, *, asks_clients: bool) -> ssl.SSLContext:
-        """The first context of a listener; later ones go to ``renew``. ConfigError names the file that cannot be used.
+        """The first context of a listener; later ones are passed to ``renew``. ConfigError names an unusable file.
 
-        ``asks_clients`` requests client certificates, for which browsers ask their users.
+        ``asks_clients`` requests client certificates, for which browsers prompt their users.
         """
         self._listeners.append((renew, asks_clients))
         return self._contexts()[-1]
 
     def _contexts(self) -> list[ssl.SSLContext]:
-        self._seen = self._look_at_files()  # before they are read, so that a later change is noticed
+        self._seen = self._look_at_files()  # before the files are read, so that a later change is detected
         return [server_context(self._files, asks_clients=asks) for _, asks in self._listeners]
 
     def watch(self) -> None:
@@ -131,7 +131,7 @@ class Certificates:
         return self._looking is not None and not self._looking.done()
 
     async def reload(self) -> bool:
-        """Whether new connections use the current files; if not, the log has the reason."""
+        """Returns whether new connections use the current files; if not, the reason is logged."""
         async with self._one_at_a_time:
             return await self._reload()
 
@@ -168,7 +168,7 @@ class Certificates:
 
 
 def _look(path: Path | None) -> tuple[int, int, int] | None:
-    """What changes when a file is written or another put in its place, also behind a symbolic link."""
+    """Attributes that change when a file is written or replaced, also behind a symbolic link."""
     if path is None:
         return None
     try:

@@ -1,9 +1,9 @@
 """The threads of the store: one that writes, one that reads, one that writes streams, one that writes checkpoints.
 
 The writer takes all batches that wait, writes and syncs them at once, and reports to the loop. While it syncs, the
-next batches gather: that is the group commit. The reader does what the loop must not: paged reads, reading segments for
-reclaim, asking for free space, serving requests. Its jobs run one after the other. Streams are written behind the
-journal, and their syncs must not hold up anything else: they have a thread of their own, as have checkpoints.
+next batches accumulate: this is the group commit. The reader does blocking work for the loop: paged reads, reads of
+segments for reclaim, checks of the free space, requests. Its jobs run one after the other. Streams are written after
+the journal, and their syncs must not delay anything else: they have a thread of their own, and so do checkpoints.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from leveret.store.writer import Writer
 Job = tuple[Callable[[], object], Callable[[object], None]]
 OnLoop = Callable[[Callable[[], None]], None]
 
-LAZY = 0.1  # seconds that settles alone may wait for other writes
-LOOK_EVERY = 0.25  # seconds between looks at the free space, and for requests
+LAZY = 0.1  # seconds that settles wait for other writes, if there is nothing else to write
+LOOK_EVERY = 0.25  # seconds between checks of the free space, and for requests
 NO_ERA = 1 << 62
 DISK = "disk"
 FILES = "files"
@@ -47,11 +47,11 @@ class Worker:
         self.thread.start()
 
     def stop(self) -> None:
-        """Ends the thread after the jobs that wait."""
+        """End the thread after the jobs that are queued."""
         self._jobs.put(None)
 
     def abandon(self) -> None:
-        """Its job hangs: run no further one when it ends."""
+        """The running job hangs: run no other job after it."""
         self._is_abandoned = True
 
     def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -75,7 +75,7 @@ class Flusher:
         self._loop = loop
         self._broker = broker
         self._store = store
-        self._disk_free_limit = disk_free_limit  # from the size of the disk
+        self._disk_free_limit = disk_free_limit  # computes the limit from the size of the disk
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
         self._void = -1  # eras up to this one have failed
         self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
@@ -137,7 +137,7 @@ class Flusher:
         self._checkpoints.stop()
         patience = min(seconds, 1.0)
         await self._loop.run_in_executor(None, self._join, patience, max(deadline - self._loop.time(), patience))
-        self._void = NO_ERA  # a thread that hangs and continues later writes nothing more
+        self._void = NO_ERA  # a hanging thread that continues later writes nothing more
         self._streams.abandon()
         return not self._writer.is_alive() and not self._streams.thread.is_alive()
 
@@ -245,7 +245,7 @@ class Flusher:
             self._requests.look()
 
     def _measure(self) -> tuple[int, int, bool]:
-        """Bytes in all, bytes free, and whether there are file descriptors to spare."""
+        """Total bytes, free bytes, and whether there are file descriptors to spare."""
         usage = shutil.disk_usage(self._store.path)
         return usage.total, usage.free, self._store.spare.refill()
 

@@ -20,7 +20,7 @@ from leveret.errors import ConfigError
 
 ADMINISTRATOR = "admin"
 WELL_KNOWN = "guest"  # name and password of the default user
-LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # none that looks like another
+LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # no similar-looking characters
 LENGTH = 24
 
 ShowFirstLogin = Callable[[str, str], None]
@@ -62,7 +62,7 @@ def has_well_known_login(users: Users) -> bool:
 
 
 def create_definitions(broker: Broker, settings: Settings, first_login: FirstLogin | None, is_new: bool) -> None:
-    """At the first start the default user and virtual host; at every start what the configuration lists."""
+    """Create the default user and virtual host at the first start, and the configured definitions at every start."""
     if is_new:
         _create_default_user(broker, settings, first_login)
     ensure_cluster_id(broker.parameters)

@@ -49,7 +49,7 @@ class Listener:
         self._all_closed = asyncio.Event()
 
     def set_limits(self, max_message_size: int, connection_max: int | None) -> None:
-        """For new connections; open ones keep their limits."""
+        """Set the limits of new connections; open ones keep theirs."""
         unfinished = most_unfinished(max_message_size)
         self.limits = replace(self.limits, max_message_size=max_message_size, max_partial_bytes=unfinished)
         self._most = connection_max
@@ -91,7 +91,7 @@ class Listener:
     # ---- the end
 
     async def stop(self, seconds: float) -> None:
-        """Accept no more, close the connections with a reason, and abort those that are left when the time is up."""
+        """Accept no more connections, close the open ones with a reason, and abort those left when the time is up."""
         self.amqp.close()
         self.stomp.close()
         self._all_closed.clear()

@@ -31,12 +31,12 @@ from leveret.logs import get_log
 WORKERS = 2
 FIRST_GUESS = 0.1  # seconds for a verification, until one has been measured
 SHORTEST_QUEUE = 16
-FAILURES = 5  # in FAILING seconds: such a source is served after the others
+FAILURES = 5  # in FAILING seconds: a source with so many is served after the others
 FAILING = 60.0
 MOST_FAILING = 10_000  # sources that are remembered
 FAILING_EVERY = 4
-NICENESS = 5  # of the workers, so that verifying passwords does not take the CPU from messages
-ESTABLISHED = 1  # of TCP's states
+NICENESS = 5  # of the worker threads, so that messages take precedence over password checks
+ESTABLISHED = 1  # the TCP state
 
 Done = Callable[[User | None], None]
 
@@ -53,7 +53,7 @@ class LoginPeer(Protocol):
         """Whether a refused login gets a reply; if not, the connection is closed without one."""
 
     def is_gone(self) -> bool:
-        """Whether it has been closed, by either side."""
+        """Whether the connection has been closed, by either side."""
 
     def authenticated(self) -> None:
         """The login succeeded."""
@@ -70,7 +70,7 @@ class FailedSources:
     """Sources with wrong logins, the one that failed last at the end."""
 
     def __init__(self) -> None:
-        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and when the first was
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # number of failures, time of the first
 
     def note(self, source: str, now: float) -> None:
         number, since = self._failures.pop(source, (0, now))
@@ -81,7 +81,7 @@ class FailedSources:
             self._failures.popitem(last=False)
 
     def is_failing(self, source: str, now: float) -> bool:
-        """Whether it has failed repeatedly since its first failure, which was within the last minute."""
+        """Whether the source has failed repeatedly within the last minute."""
         number, since = self._failures.get(source, (0, 0.0))
         return number >= FAILURES and now - since <= FAILING
 
@@ -99,7 +99,7 @@ class LoginQueue:
         return self._number
 
     def join(self, attempt: Attempt, most: int) -> Attempt | None:
-        """If there are more than ``most`` now, the last one of the longest queue is removed and returned."""
+        """Add a login. If there are then more than ``most``, remove and return the last one of the longest queue."""
         queue = self._queues.setdefault(attempt.source, deque())
         queue.append(attempt)
         self._number += 1
@@ -123,7 +123,7 @@ class LoginQueue:
         queue = self._queues.pop(source)
         attempt = queue.popleft()
         if queue:
-            self._queues[source] = queue  # behind the others
+            self._queues[source] = queue  # at the end of the round
         self._number -= 1
         return attempt
 
@@ -138,7 +138,7 @@ class Logins:
         self.handshake_timeout = handshake_timeout
         self._pool: ThreadPoolExecutor | None = None
         self._running = 0
-        self._seconds = FIRST_GUESS  # that a verification takes
+        self._seconds = FIRST_GUESS  # measured time of a verification
         self._failed = FailedSources()
         self._queue = LoginQueue(self._failed)
         self._log = get_log("logins")
@@ -148,7 +148,7 @@ class Logins:
         return len(self._queue)
 
     def login(self, credentials: Credentials, peer: LoginPeer, done: Done) -> None:
-        """Verify; ``done`` is called on the loop, at once or later."""
+        """Verify a login; ``done`` is called on the loop, at once or later."""
         attempt = Attempt(credentials, peer, peer.source, done)
         if credentials.password is None:  # authenticated by a client certificate
             self._answer(self._broker.users.get(credentials.name), attempt)
@@ -162,7 +162,7 @@ class Logins:
         self._serve()
 
     def _is_known(self, attempt: Attempt) -> bool:
-        """Answer from the cache, if it is there."""
+        """Answer from the cache, if the login is there."""
         credentials = attempt.credentials
         assert credentials.password is not None
         cached = self._broker.users.cached(credentials.name, credentials.password, self._broker.clock.now())
@@ -191,7 +191,7 @@ class Logins:
         future.add_done_callback(lambda result: self._verified(result, attempt, begun))
 
     def _verified(self, future: Future[User | None], attempt: Attempt, begun: float) -> None:
-        """In the worker's thread."""
+        """Runs in the worker's thread."""
         if future.cancelled() or self._loop.is_closed():
             return
         error = future.exception()
@@ -233,13 +233,13 @@ class Logins:
         attempt.done(user)
 
     def stop(self) -> None:
-        """No thread of ours is left; waits for the verifications that run, tens of milliseconds."""
+        """End all worker threads; waits for running verifications, tens of milliseconds."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _yield_to_others() -> None:
-    """In a worker's thread. Linux alone has priorities of threads."""
+    """Runs in a worker's thread. Only Linux has thread priorities."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 

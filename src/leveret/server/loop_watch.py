@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-INTERVAL = 0.025  # seconds: an iteration is measured up to this much too short
+INTERVAL = 0.025  # seconds: the measured time is too short by at most this much
 PERIOD = 30.0  # seconds that a reading covers at least
 
 
@@ -19,7 +19,7 @@ class LoopWatch:
 
     @property
     def longest(self) -> float:
-        """Seconds, of the last 30 to 60."""
+        """The longest iteration of the last 30 to 60 seconds, in seconds."""
         return max(self._longest)
 
     def start(self) -> None:

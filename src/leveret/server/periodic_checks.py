@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.5  # seconds: half of the shortest heartbeat timeout
 TRIM_EVERY = 2.0  # seconds between the end of one trim and the next
-TRIM_SHARE = 50  # as many times longer than a trim took: at most 2 % of the time
+TRIM_SHARE = 50  # the pause is this many times the duration of a trim: at most 2 % of the time
 NOT_NOW = float("inf")
 
 
@@ -54,7 +54,7 @@ class PeriodicChecks:
             self._broker.wake()
 
     def _trim(self) -> None:
-        """In a worker: it may take long."""
+        """Runs in a worker thread, since it may take long."""
         begun = self._loop.time()
         give_back_memory()
         ended = self._loop.time()

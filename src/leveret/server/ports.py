@@ -24,7 +24,7 @@ class Ports:
         self._handshake_timeout = handshake_timeout  # seconds for a PROXY header and TLS
         self._admission = admission
         self._plain: list[asyncio.Server] = []
-        self._acceptors: list[Acceptor] = []  # those with TLS, and those that expect a PROXY header
+        self._acceptors: list[Acceptor] = []  # for TLS and for PROXY headers
 
     async def listen(
         self,
@@ -34,8 +34,8 @@ class Ports:
         context: ssl.SSLContext | None,
         proxies: TrustedProxies | None = None,
     ) -> int:
-        """Bind every host at one port. Returns the port, which is a free one for 0. ``proxies`` connect to it, and send
-        a PROXY header first."""
+        """Bind every host at one port. Returns the port; 0 binds a free one. Connections of ``proxies`` must begin with
+        a PROXY header."""
         for host in hosts:
             try:
                 sockets = await bound(host, port)

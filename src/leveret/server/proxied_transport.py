@@ -7,7 +7,7 @@ from typing import Any
 
 from leveret.auth.loopback import proxied
 
-# Bound once, not passed on call by call: a write costs no further Python frame.
+# These methods are bound once instead of being wrapped, so that a write costs no extra Python frame.
 PASSED_ON = (
     "abort",
     "can_write_eof",
@@ -48,7 +48,7 @@ class ProxiedTransport(asyncio.Transport):
 
 
 def behind_proxy(transport: asyncio.Transport) -> asyncio.Transport:
-    """The same, for a proxy that does not send the client's address. A connection that was reset before it was accepted
-    has no address, and stays as it is."""
+    """A proxied transport for a proxy that does not send the client's address. A connection that was reset before it
+    was accepted has no address, and is returned unchanged."""
     peer = transport.get_extra_info("peername")
     return ProxiedTransport(transport, *peer[:2]) if isinstance(peer, tuple) else transport

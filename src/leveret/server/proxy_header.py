@@ -21,7 +21,7 @@ LINE = b"PROXY "
 LONGEST_LINE = 107
 SHORTEST = 15  # bytes that every header has: PROXY UNKNOWN CR LF
 FIXED = 16  # bytes of version 2 up to the addresses
-LONGEST_REST = 4096  # bytes of addresses and TLVs; HAProxy sends some hundred at most
+LONGEST_REST = 4096  # bytes of addresses and TLVs; HAProxy sends a few hundred at most
 PORT = re.compile("0|[1-9][0-9]{0,4}")
 LOCAL, PROXY = 0x20, 0x21  # version 2, with the command
 UNSPEC, TCP4, TCP6 = 0x00, 0x11, 0x21
@@ -31,7 +31,7 @@ Kind = type[IPv4Address] | type[IPv6Address]
 NAMED: dict[str, Kind] = {"TCP4": IPv4Address, "TCP6": IPv6Address}
 FAMILIES: dict[int, tuple[Kind, int]] = {TCP4: (IPv4Address, 4), TCP6: (IPv6Address, 16)}
 QUIET = 60.0  # seconds between two log lines about one address
-MOST_ADDRESSES = 1000  # that are remembered for it: beyond, nothing is logged
+MOST_ADDRESSES = 1000  # whose log times are remembered; beyond that, nothing is logged
 
 
 class BadHeader(Exception):
@@ -41,7 +41,7 @@ class BadHeader(Exception):
 def missing(head: bytes) -> int:
     """The number of bytes that are certainly still to come, 0 when the header is complete.
 
-    A caller that reads no more than this never reads what follows the header, which may be a TLS handshake.
+    A caller that reads no more than this never reads beyond the header, where a TLS handshake may follow.
     """
     if not (SIGNATURE.startswith(head[: len(SIGNATURE)]) or LINE.startswith(head[: len(LINE)])):
         raise BadHeader(f"no PROXY header, but {head[:16]!r}")
@@ -66,8 +66,8 @@ def _missing_of_line(head: bytes) -> int:
 
 
 def client_of(head: bytes) -> Address | None:
-    """The client's address in a complete header. None if it has none: the connection is the proxy's own, for instance a
-    health check, or the proxy has no client address."""
+    """The client's address in a complete header. None without an address: the connection is the proxy's own, such as a
+    health check, or the proxy does not have the client's address."""
     return _client_of_line(head) if head.startswith(LINE) else _client_of_binary(head)
 
 
@@ -114,7 +114,7 @@ class TrustedProxies:
     def __init__(self, networks: Iterable[str], now: Callable[[], float]) -> None:
         self._networks: list[IPv4Network | IPv6Network] = [ip_network(each) for each in networks]
         self._now = now
-        self._logged: dict[str, float] = {}  # when, the oldest first
+        self._logged: dict[str, float] = {}  # time of the last log line by address, the oldest first
         self._log = get_log("proxies")
 
     def __contains__(self, address: str) -> bool:

@@ -30,11 +30,11 @@ class Readiness:
         self._feeding: asyncio.TimerHandle | None = None
 
     def ready(self, status: str) -> None:
-        """Also ends a reload."""
+        """Notify that the start, or a reload, is complete."""
         self._send("READY=1", _status(status))
 
     def reloading(self) -> None:
-        """With the time, by which the manager matches it to the reload that it requested."""
+        """Includes the time, which the manager uses to match this notice to the reload that it requested."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={self._monotonic_ns() // 1000}", _status("reloading"))
 
     def stopping(self) -> None:
@@ -45,7 +45,7 @@ class Readiness:
         self._send(_status(text))
 
     def feed_watchdog(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Until ``leave``, twice per watchdog interval."""
+        """Send keep-alives twice per watchdog interval, until ``leave``."""
         if self.watchdog is not None and self._address is not None:
             self._send("WATCHDOG=1")
             self._feeding = loop.call_later(self.watchdog / 2, self.feed_watchdog, loop)
@@ -60,14 +60,14 @@ class Readiness:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.setblocking(False)  # a manager that does not read must not hold the loop
+                sender.setblocking(False)  # a manager that does not read must not block the loop
                 sender.sendto("\n".join(lines).encode(), self._address)
         except OSError as problem:
             log.warning("service manager cannot be notified", notification=lines[0], reason=problem)
 
 
 def _address(given: str) -> str | None:
-    """``@name`` is an abstract socket; anything that is neither that nor a path is no address of ours."""
+    """``@name`` is an abstract socket; anything that is neither that nor a path is ignored."""
     if not given:
         return None
     if given[0] not in "/@" or not hasattr(socket, "AF_UNIX"):
@@ -77,7 +77,7 @@ def _address(given: str) -> str | None:
 
 
 def _watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
-    """None also if the watchdog is for another process, whose environment was inherited."""
+    """None also if the watchdog is for another process: the environment may be inherited."""
     given, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
     if not given.isdecimal() or int(given) == 0 or (meant_for and meant_for != str(pid)):
         return None

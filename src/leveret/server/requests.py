@@ -1,8 +1,8 @@
-"""Requests that a command leaves in the data directory (store/request_files.py), and how the broker serves them.
+"""Serves the requests that a command leaves in the data directory (store/request_files.py).
 
-One at a time. Looking for them, and all work on files, is done in the store's reader; only the snapshot of a backup is
-made in the writer, where nothing can change the disk meanwhile. The reader has other work too, on which deliveries
-wait: so a copy is made in small steps, and the reader's other jobs come in between.
+Requests are served one at a time. The store's reader thread looks for them and does all work on files; only the
+snapshot of a backup is made in the writer thread, where nothing can change the disk meanwhile. Deliveries wait for
+other jobs of the reader, so a copy is made in small steps, with the reader's other jobs between them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from leveret.store.journal import Journal
 from leveret.store.request_files import AGAIN, DONE, FAILED, WORKING, Request, answer, is_wanted, next_request, prepare
 from leveret.store.store import Store
 
-REPORT_EVERY = 0.5  # seconds between words about the progress
+REPORT_EVERY = 0.5  # seconds between progress reports
 
 InWorker = Callable[[Callable[[], object], Callable[[object], None]], None]
 
 
 class Work:
-    """A backup under way. Belongs to the loop, then the writer, then the reader."""
+    """A running backup. It is used by the loop, then by the writer, then by the reader."""
 
     def __init__(self, request: Request, folder: Path) -> None:
         self.request = request
@@ -74,7 +74,7 @@ class Requests:
 
     def _looked(self, result: object) -> None:
         self._is_looking = False
-        if isinstance(result, Exception) and str(result) != self._warned:  # once, not four times a second
+        if isinstance(result, Exception) and str(result) != self._warned:  # log it once, not four times a second
             self._warned = str(result)
             self._log.warning("requests of the command line cannot be read", reason=result)
         if isinstance(result, Request) and not self._ends:
@@ -123,7 +123,7 @@ class Requests:
         if request is not None:
             try:
                 refuse_target(request.target, self._path)
-            except (StoreError, OSError, ValueError) as problem:  # a path with bytes that are none, for one
+            except (StoreError, OSError, ValueError) as problem:  # for example a path with invalid bytes
                 self._refuse(request, problem)
                 return None
         return request
@@ -133,7 +133,7 @@ class Requests:
         answer(self._path, request.id, FAILED, error=str(problem))
 
     def _step(self, work: Work) -> bool:
-        """Whether the work is over."""
+        """Do one step of the work. Returns whether the work is complete."""
         try:
             made = self._go_on(work)
         except Exception as problem:  # noqa: BLE001 - the error is the reply

@@ -31,7 +31,7 @@ class StompProtocol(AmqpProtocol):
         return StompConnection(broker, self, login, limits, name)
 
     def largest_frame(self) -> int:
-        """Bytes: over WebSocket most clients send a STOMP frame as one WebSocket message."""
+        """In bytes. Over WebSocket, most clients send a STOMP frame as one WebSocket message."""
         limits = after_login(self.session.limits.max_message_size)
         return limits.head + limits.body + 1
 

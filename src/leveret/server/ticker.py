@@ -7,7 +7,7 @@ import asyncio
 from leveret.broker.broker import Broker
 from leveret.message import NEVER
 
-SHORTEST = 0.001  # loops count in milliseconds; asking for less would spin
+SHORTEST = 0.001  # event loops count in milliseconds; a shorter timer would spin
 
 
 class Ticker:
@@ -30,7 +30,7 @@ class Ticker:
         self._broker.tick()
 
     def rearm(self) -> None:
-        """Set the loop's timer for what is due next in message time."""
+        """Set the loop's timer for the next timer of the broker, which uses message time."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

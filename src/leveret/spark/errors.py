@@ -4,7 +4,7 @@ LeveretError
 ├── OptionError        an invalid option or schema; raised on the driver before the query starts
 ├── BrokerRefused      the broker refused a request; carries status and reason
 ├── BrokerUnreachable  no response within `retrySeconds`
-├── DataLoss           messages that the query still needs are gone from the broker
+├── DataLoss           messages that the query still needs were deleted on the broker
 └── Unroutable         messages of a mandatory sink that were not routed to a queue
 """
 

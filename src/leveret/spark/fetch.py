@@ -92,7 +92,7 @@ class Fetch:
     def slice(self, wanted: SlicePartition) -> Iterator[pa.RecordBatch]:
         query = {"queue": wanted.queue, "consumer": wanted.consumer, "lease": wanted.lease}
         query |= {"slice": wanted.index, "of": wanted.count, "columns": self.shape.columns}
-        shaped = self.shape.of(wanted.queue, partition=0)  # of a classic queue
+        shaped = self.shape.of(wanted.queue, partition=0)  # a classic queue has no partitions
         had = 0
 
         def rest(client: BrokerClient) -> Iterator[pa.RecordBatch]:

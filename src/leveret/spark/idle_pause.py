@@ -6,7 +6,7 @@ import time
 
 
 class IdlePause:
-    """While there are no messages, Spark requests offsets every few milliseconds: the broker is asked less often."""
+    """Limits requests to the broker: while there are no messages, Spark requests offsets every few milliseconds."""
 
     SECONDS = 0.1
 

@@ -1,7 +1,7 @@
 """Reports the progress of queries to the broker, and commits the leases of finished batches.
 
 Spark sends a progress event after a batch is in its checkpoint, so the lease in the event is finished. The source also
-commits, when the next batch is requested; the listener covers queries that are stopped before.
+commits, when the next batch is requested; the listener covers queries that are stopped before that.
 
 An unreachable broker must not affect a query: failures are logged, once until a report succeeds again. The requests are
 made on Spark's listener thread, so their timeout is short.

@@ -77,14 +77,14 @@ def refuse_strangers(sources: Iterable[Source], position: Position) -> None:
 
 
 def is_fixed(position: Position) -> bool:
-    """Whether the position is the same at any time. The earliest offset changes only by messages that are gone."""
+    """Whether the position is the same at any time. The earliest offset changes only when messages are deleted."""
     if position.by_queue is not None:
         return LATEST not in position.by_queue.values()
     return position.everywhere == EARLIEST
 
 
 def placed(source: Source, wanted: int, option: str, *, lossy: bool) -> int:
-    """The offset to use for a requested one; `lossy`: the nearest offset if it is gone."""
+    """The offset to use for a requested one; `lossy`: the nearest offset if it was deleted."""
     if wanted == EARLIEST:
         return source.first
     if wanted == LATEST:
@@ -124,7 +124,7 @@ def vanished(queue: str, start: int) -> DataLoss:
 
 
 def resumed(source: Source, start: int) -> int:
-    """The offset to continue at if data loss is allowed: a queue that was declared again is read from its first."""
+    """The offset to continue at if data loss is allowed: a queue that was declared again is read from its start."""
     return source.first if start > source.next or start < source.first else start
 
 

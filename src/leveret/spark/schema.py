@@ -1,7 +1,7 @@
 """The columns of a message, for Spark and for Arrow, and those that a sink accepts.
 
 Sources have a fixed schema. `.schema(...)` can select some of its columns; then only these are fetched, since Spark
-does not tell a Python source which columns a query uses. Spark compares Arrow schemas exactly, so `Shape` converts
+does not report the columns of a query to a Python source. Spark compares Arrow schemas exactly, so `Shape` converts
 every batch to the declared schema.
 """
 

@@ -103,7 +103,7 @@ class SinkWriter:
         self._check_routed(_number(answer, "unroutable"))
 
     def abort(self, transaction: str | None, batch: int) -> None:
-        """Delete the stages of the batch. They would also expire: as those do that a task sends during the abort."""
+        """Delete the stages of the batch. Without this they would expire, as stages sent during the abort do."""
         if not self._options.exactly_once or transaction is None:
             return
         with BrokerClient(self._options.access) as client:

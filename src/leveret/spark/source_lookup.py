@@ -39,7 +39,7 @@ def offsets_at(client: BrokerClient, sources: Iterable[Source], option: str, tim
 def resolved(
     client: BrokerClient, sources: Iterable[Source], position: Position, *, fail_on_data_loss: bool
 ) -> Offsets:
-    """The offset of each queue at a position. Offsets of classic queues may be gone."""
+    """The offset of each queue at a position. Offsets of classic queues may no longer exist."""
     sources = list(sources)
     if position.timestamp is not None:
         return sorted_by_queue(offsets_at(client, sources, position.option, position.timestamp))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from leveret.http.errors import BadRequest
 from leveret.http.values import integer_of
 
-MOST_SAMPLES = 1_000  # of one column in one response
+MOST_SAMPLES = 1_000  # samples of one column in one response
 LONGEST = 365 * 24 * 3600
 
 Row = tuple[int, ...]

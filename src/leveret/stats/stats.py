@@ -68,10 +68,10 @@ MINUTES = 480  # samples, one per minute
 MINUTE = 60.0
 PER_MINUTE = int(MINUTE / INTERVAL)  # samples
 STEP = 250  # objects sampled per time slice
-FEW = 1_000  # up to that many queues and connections are counted for each response; else those of the last sample
+FEW = 1_000  # up to this many queues and connections are counted for each response; above, the last sample is used
 
 HURRY = INTERVAL / 10  # two ticks in fewer real seconds are too fast for a clock that was not advanced
-GAPS = ((1_000, 3600.0), (240, MINUTE), (0, INTERVAL))  # by the number of such ticks: seconds to the next
+GAPS = ((1_000, 3600.0), (240, MINUTE), (0, INTERVAL))  # number of such ticks, seconds to the next sample
 ROUNDING = 1e-6  # of a tick: rounding errors must not move a time to the previous tick
 
 Told = dict[str, Any]
@@ -110,14 +110,14 @@ class Stats:
         self._hurried = 0  # consecutive ticks that came too fast
         self._timer: Timer | None = None
         self.started = self._epoch = broker.clock.now()
-        self._first = self._tick = 0  # of the first sample, and of the current or last one
+        self._first = self._tick = 0  # ticks of the first sample, and of the current or last one
         self._last = self._before = 0  # the last two complete samples
         self._walk: Generator[int, None, None] | None = None
         self._samples: dict[Sampled, Samples] = {}
         self._vhosts: dict[str, History] = {}
         self._node = History(len(NODE), goes_back=True)
         self._gone: Row = (0,) * (len(TOTAL) + 3)  # the counters of deleted virtual hosts
-        self._known: list[Vhost] = []  # at the last sample
+        self._known: list[Vhost] = []  # the virtual hosts at the last sample
         self._totals: Totals | None = None
 
     # ---- sampling
@@ -149,7 +149,7 @@ class Stats:
         self._arm()
 
     def _slow_down(self) -> None:
-        """A request: sample at the usual interval again if the clock had been advanced."""
+        """Called for each request: sample at the usual interval again if the clock had been advanced."""
         if self._timer is not None and self._timer.when - self._broker.clock.now() > INTERVAL:
             self._timer.cancel()
             self._hurried = 0
@@ -183,7 +183,7 @@ class Stats:
             samples = self._samples.get(thing)
             if samples is None:
                 if not any(row):
-                    return  # unchanged since its creation
+                    return  # the object is unchanged since its creation
                 samples = self._samples[thing] = Samples(len(row), KEPT, goes_back=tick == self._first)
             seen.add(thing)
             samples.add(tick, row)
@@ -256,7 +256,7 @@ class Stats:
         column = RECEIVED if queue.backlog is None or len(queue.backlog.lanes) == 1 else len(QUEUE) + lane.number
         tick = None if samples is None else samples.first_reaching(column, number)
         if tick is None:
-            return 0.0  # since the last tick
+            return 0.0  # it arrived since the last tick
         return max(0.0, self._broker.clock.now() - max(self.started, self._epoch + tick * INTERVAL))
 
     def of_exchange(self, vhost: str, exchange: str, windows: Windows = NO_WINDOWS) -> Told:

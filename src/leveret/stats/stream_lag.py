@@ -1,7 +1,7 @@
 """The lag of stream consumers.
 
-A reader is a consumer, or a name with a stored offset: of an earlier consumer, or of a Spark query that commits it. Its
-offset is that of the next message it has not processed; its lag is the number of messages from there to the end.
+A reader is a consumer, or a name with a stored offset, of an earlier consumer or of a Spark query that commits it. The
+offset of a reader is that of its next unprocessed message; its lag is the number of messages from there to the end.
 Messages deleted by retention do not count.
 """
 
@@ -30,7 +30,7 @@ class Reader(NamedTuple):
 
     @property
     def label(self) -> str:
-        """The same for one consumer of several partitions."""
+        """The same label for all partitions of one consumer."""
         if self.name is not None or self.live is None:
             return self.name or ""
         return self.live.consumer.label

@@ -68,7 +68,7 @@ NO_CONNECTIONS = (0, 0, 0, 0)
 
 class VhostTotals(NamedTuple):
     row: Row  # columns as in TOTAL
-    churn: Row  # of queues: declared, created, deleted
+    churn: Row  # queues declared, created, deleted
     queues: int
     consumers: int
     exchanges: int

@@ -1,12 +1,12 @@
-"""The content of a message as it is stored: its header frame and body frames exactly as received, one bytes.
+"""The content of a message as it is stored: its header frame and body frames as received, in one ``bytes`` object.
 
-Hot path: ``refit`` runs once per delivery whose channel number or frame size differs from the publisher's. The others
-read or rewrite content for dead-lettering, headers routing, management and the client.
+Hot path: ``refit`` runs once per delivery whose channel number or frame size differs from the publisher's. The other
+functions read or rewrite content for dead-lettering, headers routing, management and the client.
 
     | 2 | channel | size | 60 | 0 | body size | properties | 0xCE |   | 3 | channel | size | bytes | 0xCE | ...
       1   2         4      2    2   8           size - 12    1         1   2         4      size    1
 
-Content was checked when it came in, so nothing is checked again here but the properties, which are still opaque then.
+Content was checked when it was received, so only the properties, which were not decoded then, are checked here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ unpack_body_size = Struct(">Q").unpack_from
 
 
 def refit(content: bytes, channel: int, frame_max: int) -> bytes:
-    """The same content for another channel and, if one of its frames is larger than ``frame_max``, split anew."""
+    """The same content for another channel and, if one of its frames is larger than ``frame_max``, split again."""
     number = channel.to_bytes(2, "big")
     total = len(content)
     behind_head: int = unpack_size(content, SIZE_AT)[0] + FRAME_OVERHEAD
@@ -42,7 +42,7 @@ def refit(content: bytes, channel: int, frame_max: int) -> bytes:
 
 
 def _refit_slowly(content: bytes, number: bytes, behind_head: int, frame_max: int) -> bytes:
-    """Several body frames: patched where they stand if all fit, else joined and split."""
+    """Refit several body frames: patched in place if all fit, else joined and split again."""
     patched = bytearray(content)
     patched[1:3] = number
     start, total = behind_head, len(content)
@@ -85,7 +85,7 @@ def make_content(properties: Properties, body: bytes, channel: int = 1, frame_ma
 
 
 def with_properties(content: bytes, properties: Properties) -> bytes:
-    """The same channel and body frames behind a new header frame."""
+    """The content with a new header frame; the channel and the body frames stay the same."""
     channel = int.from_bytes(content[1:3], "big")
     header = CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size(content)) + encode_properties(properties)
     return frame(FRAME_HEADER, channel, header) + content[body_at(content) :]

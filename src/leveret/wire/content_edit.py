@@ -1,8 +1,8 @@
-"""Changes single properties and headers of stored content, and leaves every other byte as the publisher sent it.
+"""Changes single properties and headers of stored content, and keeps every other byte as the publisher sent it.
 
-Decoding and encoding anew would change the types of numbers in the headers (a small int64 would come back as an int32),
-which clients in typed languages notice. So the properties are cut into raw pieces, and the table of headers into raw
-fields; only those that change are made anew.
+Decoding and encoding again would change the types of numbers in the headers (a small int64 would become an int32),
+which matters to clients in typed languages. So the properties are split into raw pieces, and the table of headers into
+raw fields; only those that change are encoded again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BEFORE_HEADERS = FLAG_CONTENT_TYPE | FLAG_CONTENT_ENCODING
 
 
 def long(value: int) -> bytes:
-    """The raw value of a field: a number as RabbitMQ sends its own, with 64 bits."""
+    """The raw value of a number field, with 64 bits, as RabbitMQ encodes numbers in its own headers."""
     return b"l" + INT64.pack(value)
 
 
@@ -43,9 +43,9 @@ def spliced(
     sets: Mapping[int, bytes] | None = None,
 ) -> bytes:
     """The same content with these headers (raw values) set and others removed, and with the properties of some flags
-    dropped or set (raw, too).
+    dropped or set (also as raw values).
 
-    FrameError if its properties cannot be read.
+    FrameError if the properties of the content cannot be decoded.
     """
     start = body_at(content)
     pieces = _pieces(content, PROPERTIES_AT, start - 1)
@@ -62,8 +62,8 @@ def spliced(
 
 
 def appended(head: bytes, fields: bytes) -> bytes:
-    """A header frame with more headers behind those it has. ``fields`` are names and raw values, none of them there
-    already. FrameError if the headers that are there cannot be read."""
+    """A header frame with more headers after the existing ones. ``fields`` are names and raw values; none of the names
+    may exist already. FrameError if the existing headers cannot be decoded."""
     flags, at = _headers_at(head)
     if flags & FLAG_HEADERS:
         decode_table(head, at, len(head) - 1)
@@ -72,8 +72,8 @@ def appended(head: bytes, fields: bytes) -> bytes:
 
 
 def opened(head: bytes, space: int) -> tuple[bytes, bytes]:
-    """A header frame in two parts, between which ``space`` bytes of further headers belong. What is in the headers that
-    are there is not looked at; FrameError if they do not end within the frame."""
+    """A header frame in two parts, between which ``space`` bytes of further headers are to be inserted. The existing
+    headers are not decoded; FrameError if they do not end within the frame."""
     flags, at = _headers_at(head)
     end = len(head) - 1
     first, rest = at, at
@@ -90,7 +90,7 @@ def opened(head: bytes, space: int) -> tuple[bytes, bytes]:
 
 
 def _headers_at(head: bytes) -> tuple[int, int]:
-    """The flags of a header frame, and where its headers are, or would be."""
+    """The flags of a header frame, and the position of its headers, or where they would be inserted."""
     flags = int.from_bytes(head[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     at = PROPERTIES_AT + 2
     if flags & BEFORE_HEADERS:

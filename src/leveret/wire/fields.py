@@ -4,8 +4,8 @@
     f float    d double  D decimal  S long string        x bytes   A array    T time    F table   V void
 
 Every ``decode_*`` takes (data, offset, end) with ``end <= len(data)``, reads nothing at or after ``end`` and returns
-the value with the offset after it. Whatever is malformed, too deep or too many is a FrameError and nothing else.
-Encoding keeps the same limits, so what we write we can also read.
+the value with the offset after it. Malformed values, nesting that is too deep and too many fields
+always raise FrameError, and nothing else. Encoding has the same limits, so every encoded value can also be decoded.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ DECIMAL = Struct(">Bi")  # places after the point, then all digits as a signed n
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-LAST_SECOND = 253402300799  # the end of year 9999: beyond it datetime has no value
+LAST_SECOND = 253402300799  # the end of year 9999, the limit of datetime
 
 NUMBERS = {ord(letter): Struct(f">{code}") for letter, code in zip("bBsuIilLfd", "bBhHiIqQfd", strict=True)}
 
 
 class FarTime(int):
-    """A timestamp beyond year 9999, in seconds: what comes of a publisher that counts in milliseconds. It is passed on
-    as it came; datetime has no value for it."""
+    """A timestamp beyond year 9999, in seconds, usually of a publisher that counts in milliseconds. It is passed on
+    unchanged; datetime cannot represent it."""
 
 
 class Quota:
-    """What one top-level table may still hold; shared by all tables and arrays inside it."""
+    """Counts depth and fields of one top-level table against the limits; shared by all tables and arrays inside it."""
 
     __slots__ = ("depth", "fields")
 
@@ -74,7 +74,7 @@ class Quota:
 
 
 def pack(layout: Struct, *values: object) -> bytes:
-    """Pack numbers; one that does not fit is the caller's FrameError, not a struct.error."""
+    """Pack numbers; one that is out of range raises FrameError instead of struct.error."""
     try:
         return layout.pack(*values)
     except (struct.error, OverflowError) as error:
@@ -82,7 +82,7 @@ def pack(layout: Struct, *values: object) -> bytes:
 
 
 def take(layout: Struct, data: bytes, offset: int, end: int) -> tuple[Any, ...]:
-    """Unpack what lies at ``offset``, if all of it lies before ``end``."""
+    """Unpack the values at ``offset``; they must end at or before ``end``."""
     if offset + layout.size > end:
         raise FrameError("truncated")
     return layout.unpack_from(data, offset)
@@ -171,7 +171,7 @@ def decode_long(data: bytes, offset: int, end: int) -> tuple[bytes, int]:
 
 
 def _span(data: bytes, offset: int, end: int) -> tuple[int, int]:
-    """Where the bytes behind a 4-byte length begin and end."""
+    """The start and end of the bytes after a 4-byte length."""
     start = offset + 4
     stop: int = start + take(UINT32, data, offset, end)[0]
     if stop > end:
@@ -183,7 +183,7 @@ def _span(data: bytes, offset: int, end: int) -> tuple[int, int]:
 
 
 def encode_time(value: datetime | FarTime) -> bytes:
-    """Whole seconds since 1970; a time without a zone is taken as UTC."""
+    """Whole seconds since 1970; a time without a time zone is UTC."""
     if isinstance(value, FarTime):
         return pack(UINT64, value)
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
@@ -212,7 +212,7 @@ def _encode_decimal(value: Decimal) -> bytes:
 
 def _decode_decimal(data: bytes, offset: int, end: int) -> tuple[Decimal, int]:
     places, number = take(DECIMAL, data, offset, end)
-    # Built from digits, since arithmetic would round by the caller's decimal context.
+    # Built from digits, since arithmetic would round according to the caller's decimal context.
     digits = tuple(map(int, str(abs(number))))
     return Decimal((int(number < 0), digits, -places)), offset + DECIMAL.size
 
@@ -225,7 +225,7 @@ def decode_table(data: bytes, offset: int, end: int) -> tuple[Table, int]:
 
 
 def decode_value(data: bytes, offset: int, end: int) -> tuple[FieldValue, int]:
-    """One value with its type letter in front."""
+    """One value after its type letter."""
     return _decode_value(data, offset, end, Quota())
 
 
@@ -276,7 +276,7 @@ def _decode_text(data: bytes, offset: int, end: int) -> tuple[FieldValue, int]:
     try:
         return raw.decode(), stop
     except UnicodeDecodeError:
-        return raw, stop  # RabbitMQ lets a long string hold any bytes
+        return raw, stop  # in RabbitMQ a long string may contain any bytes
 
 
 def _decode_bool(data: bytes, offset: int, end: int) -> tuple[bool, int]:
@@ -303,7 +303,7 @@ def encode_table(table: Mapping[str, object]) -> bytes:
 
 
 def encode_value(value: object) -> bytes:
-    """One value with its type letter in front; the letter follows from the Python type."""
+    """One value after its type letter, which follows from the Python type."""
     return _encode_value(value, Quota())
 
 

@@ -1,4 +1,4 @@
-"""Frames as bytes: what a payload looks like between its envelope and the closing 0xCE."""
+"""Frames as bytes: an envelope, the payload, and the end byte 0xCE."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def method_frame(channel: int, method: Method) -> bytes:
 
 
 def content_frames(channel: int, properties_bytes: bytes, body: bytes, frame_max: int) -> bytes:
-    """The header frame and the body frames as one bytes; ``frame_max`` 0 means unlimited.
+    """The header frame and the body frames as one ``bytes``; ``frame_max`` 0 means unlimited.
 
-    Only the body is split: AMQP has no way to split a header, however small the frames of the peer.
+    Only the body is split: AMQP cannot split a header, even if it exceeds the peer's ``frame_max``.
     """
     size = len(body)
     header = CONTENT_HEADER.pack(BASIC_CLASS, 0, size) + properties_bytes

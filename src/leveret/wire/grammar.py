@@ -1,17 +1,17 @@
-"""The legal order of methods as tables: what each side may receive in each step, and the next step.
+"""The legal order of methods as tables: the methods that each side may receive in each step, and the next step.
 
 Rules of this file:
 
-- Server and client read the same tables, each its own column (``Role``). A step is what its owner waits for.
+- Server and client use the same tables, each its own column (``Role``). A step names what that side waits for.
 - Connection methods are valid on channel 0 only, all other methods on every channel but 0: else 503.
 - A connection method in the wrong step, a method on a channel that is not open and a second channel.open are 504.
 - After sending close (CLOSING), ignore everything except close and close-ok: the peer may have sent it before it
-  received the close. Answer a close that crosses ours, and continue to wait for close-ok.
+  received the close. Answer a close that crosses the one sent, and continue to wait for close-ok.
 - On receiving close, answer close-ok; the state is CLOSED at once.
-- Steps a side takes by its own decision are not in the tables: the server moves to AWAIT_SECURE_OK when the mechanism
+- Steps that a side takes by itself are not in the tables: the server moves to AWAIT_SECURE_OK when the mechanism
   needs another round, either side moves to CLOSING when it sends a close.
 - A method with content is followed on its channel by one header and then by bodies until the announced size is
-  reached; any other frame of that channel in between is 505. Other channels and heartbeats may go between.
+  reached; any other frame of that channel in between is 505. Frames of other channels and heartbeats are allowed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Step(Enum):
     AWAIT_SECURE_OK = auto()
     AWAIT_TUNE_OK = auto()
     AWAIT_OPEN = auto()
-    AWAIT_START = auto()  # from here the steps of a client
+    AWAIT_START = auto()  # the steps of a client start here
     AWAIT_TUNE = auto()
     AWAIT_OPEN_OK = auto()
     OPEN = auto()
@@ -51,7 +51,7 @@ class Step(Enum):
 
 class ChannelStep(Enum):
     CLOSED = auto()  # never opened, or closed: the number is free
-    AWAIT_OPEN_OK = auto()  # only a client waits
+    AWAIT_OPEN_OK = auto()  # client only
     OPEN = auto()
     CLOSING = auto()
 
@@ -94,7 +94,7 @@ CONNECTION_HEARS: dict[Role, dict[Step, dict[MethodId, Step]]] = {
     },
 }
 
-# What an open channel receives besides close; the step stays OPEN. confirms (ack, nack) and cancel go both ways.
+# Methods that an open channel may receive besides close; the step stays OPEN. Both sides send ack, nack and cancel.
 SERVER_HEARS = frozenset(
     method.id
     for method in (
@@ -176,7 +176,7 @@ KIND_OF = {Next.METHOD: FRAME_METHOD, Next.HEADER: FRAME_HEADER, Next.BODY: FRAM
 
 
 def check_frame(expected: Next, kind: int, channel: int) -> None:
-    """Whether a method, header or body frame may come now on its channel."""
+    """Refuse a method, header or body frame that may not come next on its channel."""
     if kind != KIND_OF[expected]:
         raise UnexpectedFrame(f"expected a {expected.name.lower()} frame on channel {channel}, got type {kind}")
     if channel == 0 and kind != FRAME_METHOD:
@@ -197,7 +197,7 @@ def after_header(class_id: int, body_size: int) -> Next:
 
 
 def after_body(left: int) -> Next:
-    """``left`` is the announced size minus all that came."""
+    """``left`` is the announced body size minus the bytes received."""
     if left < 0:
         raise FrameError(f"body is {-left} bytes longer than announced")
     return Next.BODY if left else Next.METHOD

@@ -38,7 +38,7 @@ FLAG_TYPE = 0x0020
 FLAG_USER_ID = 0x0010
 FLAG_APP_ID = 0x0008
 FLAG_CLUSTER_ID = 0x0004
-UNKNOWN_FLAGS = 0x0003  # bit 0 announces a second word of flags, which the basic class has no use for
+UNKNOWN_FLAGS = 0x0003  # bit 0 announces a second word of flags, which the basic class does not use
 
 
 @dataclass(slots=True)

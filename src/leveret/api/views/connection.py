@@ -22,7 +22,7 @@ from leveret.stats.samples import Windows
 from leveret.stats.stats import Stats
 from leveret.stats.totals import has_vhost
 
-STATES = {"OPEN": "running", "CLOSING": "closing", "CLOSED": "closed"}  # by the names of the steps of the grammar
+STATES = {"OPEN": "running", "CLOSING": "closing", "CLOSED": "closed"}  # by the state names of the grammar
 TLS = (
     *("ssl", "ssl_protocol", "ssl_cipher", "ssl_hash", "ssl_key_exchange"),
     *("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"),
@@ -127,7 +127,7 @@ def _subject(certificate: dict[str, object] | None) -> str:
         return ""
     try:
         return certificate_name(certificate)
-    except AmqpError:  # it has no subject
+    except AmqpError:  # the certificate has no subject
         return ""
 
 

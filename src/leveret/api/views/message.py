@@ -53,7 +53,7 @@ def payload_row(body: bytes, *, as_base64: bool, truncate: int | None) -> Row:
 
 
 def decoded_row(body: bytes, truncate: int) -> Row:
-    """With ``payload_format``: json, text or binary. A complete JSON body is included as ``payload_json``.
+    """A row with ``payload_format``: json, text or binary. A complete JSON body is included as ``payload_json``.
     A body above LARGEST_JSON is text: parsing it would block the event loop, even in a thread."""
     row = payload_row(body, as_base64=False, truncate=truncate)
     is_whole = len(body) <= truncate
@@ -74,7 +74,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _is_json(body: bytes) -> bool:
-    """Whether it is a JSON object or array. A plain number is also JSON, but is usually meant as text."""
+    """Whether the body is a JSON object or array. A plain number is also JSON, but is usually meant as text."""
     if body.lstrip()[:1] not in (b"{", b"["):
         return False
     try:

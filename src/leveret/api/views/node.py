@@ -22,11 +22,11 @@ from leveret.broker.broker import Broker
 from leveret.http.rows import Row
 from leveret.machine import resident_memory
 
-RABBITMQ_VERSION = "3.13.7"  # of the management API: tools choose endpoints by it
+RABBITMQ_VERSION = "3.13.7"  # reported by the management API: tools choose endpoints by it
 ERLANG_VERSION = "26.2.5"  # tools expect a number
 MOST_PROCESSES = 1 << 20
 CLUSTER_NAME = "cluster_name"  # the global parameter
-APART = 5.0  # seconds between two readings that make a rate
+APART = 5.0  # seconds between two readings that a rate is computed from
 OPEN_FILES = Path("/proc/self/fd")
 
 
@@ -37,7 +37,7 @@ def cluster_name(broker: Broker) -> str:
 
 
 def runtime() -> str:
-    """Instead of Erlang's system version."""
+    """Version of Python, in place of Erlang's system version."""
     return f"Erlang/OTP 26 compatible, run by Python {platform.python_version()} on {platform.system()}"
 
 
@@ -153,7 +153,7 @@ def _disk(path: Path | None) -> tuple[int | None, int | None]:
 
 def _open_files() -> int | None:
     try:
-        return len(os.listdir(OPEN_FILES)) - 1  # one is the listing itself
+        return len(os.listdir(OPEN_FILES)) - 1  # minus the descriptor of the listing itself
     except OSError:
         return None
 

@@ -1,6 +1,6 @@
 """Rows of queues in JSON: RabbitMQ's columns, and some more.
 
-All values are in memory: no message is decoded but the first one, and nothing is read from disk. Added columns:
+All values are in memory: only the first message is decoded, and nothing is read from disk. Added columns:
 
     messages_delayed     messages that wait for a delayed retry
     oldest_message_age   age of the oldest ready message in seconds, to within five seconds if it is only known from
@@ -103,7 +103,7 @@ class QueueView:
         return max([age for age in ages if age is not None], default=None)
 
     def _age_in(self, queue: DeclaredQueue, lane: Lane) -> float | None:
-        """From the first message itself, or else from the sample in which its number was first counted."""
+        """The age from the first message itself, or else from the sample in which its number was first counted."""
         waiting = lane.first()
         age = None if waiting is None else _age_from_message(queue, waiting[2])
         if age is not None:
@@ -205,7 +205,7 @@ def _definition(policies: Sequence[Policy], operators: Sequence[Policy]) -> Row:
 
 
 def drain_estimate(messages: int, details: Mapping[str, float] | None) -> float | None:
-    """Seconds until the queue is empty. The details have its growth in messages per second."""
+    """Seconds until the queue is empty. ``details`` has its growth in messages per second."""
     if not messages:
         return 0.0
     rate = 0.0 if details is None else details.get("rate", 0.0)
@@ -242,7 +242,7 @@ def _first_number(lane: Lane) -> int | None:
 
 
 def _age_from_message(queue: DeclaredQueue, first: Message) -> float | None:
-    """From the remaining TTL of the queue, else from the timestamp of the publisher."""
+    """The age from the remaining TTL of the queue, else from the timestamp of the publisher."""
     context = queue.context
     ttl = queue.options.ttl
     if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
@@ -255,7 +255,7 @@ def _age_from_message(queue: DeclaredQueue, first: Message) -> float | None:
 
 
 def encoded_queue(found: FoundQueue) -> bytes | None:
-    """The row as JSON, from the cache if nothing happens to the queue; None if the queue is deleted."""
+    """The row as JSON, from the cache if the queue is idle; None if the queue is deleted."""
     _, queue, view = found
     if not queue.alive:
         return None

@@ -36,7 +36,7 @@ SUMMED = ("messages", "messages_ready", "messages_unacknowledged", "bytes", "seg
 
 
 class Partitioned(NamedTuple):
-    """The queues behind one exchange. ``problem``: why it has none."""
+    """The queues behind one exchange. ``problem``: the reason why there are none."""
 
     name: str
     queues: Sequence[DeclaredQueue]
@@ -139,7 +139,7 @@ class StreamView:
         return sums
 
     async def _partitions(self, found: Partitioned) -> list[Row]:
-        """With rates, without samples: there may be a thousand partitions."""
+        """Rows with rates, without samples: there may be a thousand partitions."""
         queues = [*found.queues, *found.draining]
         published = sum(queue.counters.received for queue in queues)
         rows: list[Row] = []

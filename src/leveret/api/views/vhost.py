@@ -51,7 +51,7 @@ def facts_given(given: Mapping[str, Any]) -> Facts:
 
 
 def tags_of(value: object) -> list[str]:
-    """From a list, or a comma-separated string; without duplicates, in order."""
+    """Tags from a list or a comma-separated string, without duplicates, in order."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise BadRequest(f"'tags' must be a list of strings, or a comma-separated string, not {excerpt(value)}")

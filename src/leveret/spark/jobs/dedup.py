@@ -1,7 +1,7 @@
 """dedup: forwards each message once.
 
 Messages are duplicates if they have the same message id, body, or value of a header. The first one is published to the
-exchange; duplicates that arrive within ``--within`` are dropped. Ids are forgotten after that time, which bounds the
+exchange; duplicates that arrive within ``--within`` are dropped. Ids are discarded after that time, which limits the
 memory of the query. Messages without an id are never dropped.
 """
 

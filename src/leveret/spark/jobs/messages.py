@@ -15,8 +15,8 @@ from leveret.spark.options import STREAM_ONLY
 from leveret.spark.schema import SCHEMA
 
 FORMAT = "leveret"
-# Headers that the broker acts on or adds. They are removed from republished messages: they describe the past of the
-# original, and as strings they have no effect.
+# Headers that the broker acts on or adds. They are removed from republished messages: they describe the history
+# of the original, and as strings they have no effect.
 BROKER_HEADERS = ("CC", "BCC", "x-death", "x-delay", "x-deliver-at")
 DEATH_HEADERS = "^x-(first|last)-death-"
 

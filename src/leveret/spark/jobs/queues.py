@@ -27,7 +27,7 @@ def selection_of(options: SourceOptions) -> Selection:
 
 
 def streams_of(options: SourceOptions) -> list[Source]:
-    """The same; classic queues are refused."""
+    """The streams to read; classic queues are refused."""
     known = queues_of(options)
     for one in known:
         if one.kind != STREAM:

@@ -53,7 +53,7 @@ class Running(Protocol):
         """The current progress."""
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait for the end, at most so many seconds; whether it has ended. Raises JobFailed if the job failed."""
+        """Wait for the end, at most ``seconds``. Returns whether the job has ended. Raises JobFailed if it failed."""
 
     def stop(self) -> None:
         """Stop the job. An unfinished batch is repeated at the next start."""

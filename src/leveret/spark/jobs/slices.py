@@ -71,7 +71,7 @@ def kept_plan(
 
 
 def keep(plan: Plan, folder: Path) -> None:
-    """Written atomically, also if the power fails."""
+    """Write the plan atomically, also with respect to power failures."""
     new = folder / f"{FILE}.new"
     with new.open("w", encoding="utf-8") as file:
         json.dump(asdict(plan), file, indent=2)

@@ -89,7 +89,7 @@ def counted(messages: DataFrame, options: TrafficOptions) -> DataFrame:
 
 
 def columns_for(options: TrafficOptions) -> list[str]:
-    """Headers and properties cost more than all other columns: they are fetched only for the time of publishing."""
+    """Headers and properties cost more than all other columns: they are fetched only for the time of the publish."""
     return ["body", "timestamp", *options.groups(), "properties" if options.sent_header is None else "headers"]
 
 
