@@ -28,7 +28,7 @@ Interceptor = Callable[[InterceptContext, Method], Method]
 class Interceptors:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._by_method: dict[tuple[int, int], list[Interceptor]] = {}
-        self._last: dict[tuple[int, int], int] = {}  # how many of them were registered as last
+        self._last: dict[tuple[int, int], int] = {}  # how many interceptors were registered as last
         self._on_change = on_change
 
     def register(self, method: type[Method], interceptor: Interceptor, *, last: bool = False) -> Callable[[], None]:

@@ -39,12 +39,12 @@ class InternalQueues:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.queues: dict[str, ClassicQueue] = {}
-        self._traces: dict[int, DeduplicationLog] = {}  # by the queue whose trace it is
+        self._traces: dict[int, DeduplicationLog] = {}  # by the id of the deduplicating queue
 
     # ---- queues
 
     def open(self, name: str, options: QueueOptions, context: QueueContext, id_: int | None = None) -> ClassicQueue:
-        """Create it, with its id from before the restart or with a new one."""
+        """Create an internal queue, with its id from before the restart or with a new id."""
         if id_ is None:
             id_ = self._new_row(name)
         queue = ClassicQueue(Declaration(id_, name, self._vhost.name, options, durable=True), context)
