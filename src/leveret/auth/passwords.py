@@ -125,7 +125,7 @@ def fault_of(password_hash: str) -> str | None:
 
 
 def refuse_unusable_hash(password_hash: str, owner: str) -> None:
-    """A hash that can never match is reported when it is set, not at a login weeks later."""
+    """Refuse a hash that can never match when it is set, rather than at a login weeks later."""
     fault = fault_of(password_hash)
     if fault is not None:
         raise ConfigError(f"password_hash of user {owner!r} cannot be used: {fault}; give the user a new password")

@@ -233,7 +233,7 @@ class Backlog:
     # ---- out
 
     def release(self, lane: int, sequence: int, number: int, size: int) -> None:
-        """These messages are gone for good, from memory and from the log."""
+        """Subtract messages that are gone for good from the counts, and settle them in the log."""
         self.bytes -= size
         if self.stored:
             self.context.log.settle(self.id, lane, sequence, number)

@@ -88,7 +88,7 @@ def bodies_of(queue: Backlog) -> int:
 
 
 class PagedBodySizes:
-    """The bodies of messages that are on disk only, as far as they are known."""
+    """The sizes of the bodies of messages that are on disk only, as far as they are known."""
 
     __slots__ = ("total", "unknown")
 

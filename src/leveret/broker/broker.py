@@ -327,7 +327,7 @@ class Broker:
         if memory.check_shortage():
             for vhost in self.vhosts.values():
                 for queue in vhost.every_queue():
-                    queue.touch()  # pages out what it can
+                    queue.touch()  # pages out as much as possible
         if memory.check():
             used = {"used": memory.used(), "high_watermark": memory.high_watermark}
             self.set_alarm("memory", memory.reason, **used)

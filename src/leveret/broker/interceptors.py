@@ -1,4 +1,4 @@
-"""Channel interceptors: code of plugins and applications that sees a method before the channel handles it.
+"""Channel interceptors: code of plugins and applications that is called with a method before the channel handles it.
 
 An interceptor receives the context and the decoded method and returns the method to handle: the same one, changed or
 not, or another of the same class. To refuse the method it raises an AmqpError. Interceptors of one method run in the

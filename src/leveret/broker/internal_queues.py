@@ -5,7 +5,7 @@ reclaim, paging and backup include them. They are created when first needed.
 
 - ``amq.leveret.schedule``: scheduled messages that are not due yet (broker/schedules.py)
 - ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/hold.py)
-- ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (deduplication_log.py)
+- ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (queues/duplicates.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
 """
 
@@ -70,7 +70,7 @@ class InternalQueues:
         return DeduplicationLog(id_, name, context.log, context.pages)
 
     def forget_trace(self, queue: DeclaredQueue) -> None:
-        """The queue is deleted."""
+        """Delete the deduplication log of a deleted queue."""
         trace = self._traces.get(queue.id)
         if trace is not None:
             self._vhost.record(Drop(QueueRow, (trace.id,)))
@@ -108,7 +108,7 @@ class InternalQueues:
         queue.die()
 
     def remove_all(self) -> None:
-        """The virtual host is deleted; its other queues are gone already."""
+        """Remove the internal queues of a deleted virtual host; its other queues are gone already."""
         for queue in self.queues.values():
             self._vhost.record(Drop(QueueRow, (queue.id,)))
             queue.die()

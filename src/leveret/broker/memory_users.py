@@ -112,7 +112,7 @@ class MemoryUsers:
         self._watched: list[tuple[MemoryUser, Callable[[], int]]] = []
 
     def watch(self, name: str, read: Callable[[], int]) -> None:
-        """Count what ``read`` returns, under this name. It must be cheap: it is called twice a second."""
+        """Count the bytes that ``read`` returns, under this name. It must be cheap: it is called twice a second."""
         self._named[name] = user = MemoryUser(self._gauge)
         self._watched.append((user, read))
 

@@ -224,7 +224,7 @@ def _short_ones(headers: dict[str, Any]) -> Facts:
 
 
 def departure(queue: DeclaredQueue, cause: str | None) -> tuple[str, Facts]:
-    """Why a message left the queue, other than by expiry. Without a known cause it is inferred from the options."""
+    """The reason why a message left the queue, except expiry. An unknown cause is inferred from the options."""
     if cause is not None:
         return DEPARTURES[cause]
     if queue.limits is not None:

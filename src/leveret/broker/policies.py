@@ -27,7 +27,7 @@ from leveret.store.definitions import Change, Drop, ParameterRow, Put
 ExchangeHook = Callable[[Vhost, str, Mapping[str, object]], None]
 Touched = tuple[dict[DeclaredQueue, None], dict[Exchange, None]]
 
-SECONDS = 0.5  # for a pattern over all names: the event loop waits meanwhile
+SECONDS = 0.5  # for a pattern over all names, which blocks the event loop
 SECONDS_PER_NAME = 20e-6  # in addition, because with very many names even a simple pattern takes time
 
 

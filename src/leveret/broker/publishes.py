@@ -9,7 +9,7 @@ jobs, pipelines and moving shards. A route (broker/routes.py) has the properties
   queues did.
 - *answers_later*: a queue has a log of its own, which answers through a PendingPublish (delivery/receipts.py).
 
-Tracing wraps the outcome: the tracer of a virtual host sees a run before and after it is passed to the queues.
+Tracing wraps this: the tracer of a virtual host is called before and after a run is passed to the queues.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def write_remotely(vhost: Vhost, runs: Sequence[RoutedRun], done: Callable[[], N
 
 
 def when_settled(vhost: Vhost, queue: Queue, done: Callable[[], None]) -> None:
-    """Call ``done`` when the log of a queue that answers later has granted what was settled in the queue so far."""
+    """Call ``done`` when the log of a queue that answers later has granted everything settled in it so far."""
 
     def settled() -> None:
         done()

@@ -1,6 +1,6 @@
 """Restores the state of the previous run: definitions first, then the messages of the queues.
 
-Nothing is delivered or recorded meanwhile. Messages stay on disk; each lane gets the range and number of its messages.
+Nothing is delivered or recorded during this. Messages stay on disk; a lane gets the range and number of its messages.
 Streams are restored in three steps:
 
     open_streams      opens the files in a worker, before anything else: dead letters may go to a stream at once

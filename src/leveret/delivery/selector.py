@@ -74,7 +74,7 @@ def selector_of(arguments: Mapping[str, object]) -> Selector | None:
 class MessageFields(dict[str, object]):
     """The headers of a message; ``fields[name]`` also finds its properties by their JMS names.
 
-    As with a defaultdict, ``in``, ``get`` and iteration see only headers, so that a headers exchange does not match
+    As with a defaultdict, ``in``, ``get`` and iteration find only headers, so that a headers exchange does not match
     properties. A header of the same name takes precedence: JMS clients over AMQP set such headers. Unknown names are
     None.
     """

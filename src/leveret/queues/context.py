@@ -49,7 +49,7 @@ class QueueCallbacks:
         """A consumer of this size in bytes was added, or removed (negative)."""
 
     def delete_unused(self, queue: DeclaredQueue) -> None:
-        """Delete a queue that is not used any more (auto-delete, x-expires)."""
+        """Delete a queue that is no longer used (auto-delete, x-expires)."""
 
     def drop_leases(self, queue: DeclaredQueue) -> None:
         """Delete the leases of a deleted queue."""

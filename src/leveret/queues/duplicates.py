@@ -147,7 +147,7 @@ class Duplicates:
 
 
 def key_of(message: Message, header: str) -> bytes | None:
-    """The ID of the message; None if it has none."""
+    """The ID of a message for deduplication; None if there is none."""
     properties = properties_of(message[0])
     value: object = properties.message_id if header == MESSAGE_ID else (properties.headers or {}).get(header)
     match value:

@@ -27,7 +27,7 @@ SEQUENCES = (1 << SEQUENCE_BITS) - 1
 HIGHEST_LANE = 255
 
 GroupKey = str | bytes | int | float | Decimal
-Entry = tuple[int, int]  # rank, and mask of the selectors that match (selector_masks.py)
+Entry = tuple[int, int]  # rank, and mask of the selectors that match (selection_order.py)
 
 
 def rank_of(lane: int, sequence: int) -> int:
@@ -41,11 +41,11 @@ def place_of(rank: int) -> tuple[int, int]:
 
 
 def group_key(headers: Mapping[str, object]) -> GroupKey | None:
-    """The group of a message; None if it has none, or an invalid value."""
+    """The group of a message; None if the header is missing or invalid."""
     value = headers.get(X_GROUP_ID)
     if isinstance(value, bool) or not isinstance(value, str | bytes | int | float | Decimal):
         return None
-    return value if value == value else None  # NaN is not equal to itself, and each message would be a group
+    return value if value == value else None  # NaN does not equal itself, so each message would be a group of its own
 
 
 class Group:

@@ -2,7 +2,7 @@
 
 Theory of operation. Messages are classified once, in the order of delivery: first returned messages, then ready ones,
 by lane (selection_view.py). To classify a message means to read its properties, to evaluate the selectors
-(selector_masks.py) and to find its group (groups.py). A message that was classified and not delivered at once waits in
+(selection_order.py) and to find its group (groups.py). A message that was classified and not delivered at once waits in
 one place, by its rank:
 
     lines       by mask (the matching selectors): messages without a group, and the first message of each free group
@@ -99,7 +99,7 @@ class Selection:
             self._queue.selection = None
 
     def let_go(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These messages are settled, or about to be returned."""
+        """Update the groups of messages that are settled, or about to be returned."""
         places = range(sequence, sequence + len(messages))
         self._view.let_go(lane, places)
         if self._groups.holds_any:

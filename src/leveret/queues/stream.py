@@ -339,7 +339,7 @@ class StreamQueue(DeclaredQueue):
     # ---- deletion
 
     def close(self) -> None:
-        """The broker is stopping."""
+        """Stop the stream at shutdown."""
         self._tell_watchers(all_of_them=True)
         self.readers.bookmarks.keep_all()
         self.writer.stop()

@@ -114,7 +114,7 @@ class StreamReader:
         self.unacked = 0  # messages, if it has a name
         self.progress = Progress()
 
-    # ---- what is read ahead
+    # ---- reading ahead
 
     @property
     def position(self) -> int | None:

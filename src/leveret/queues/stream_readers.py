@@ -84,7 +84,7 @@ class Bookmarks:
         return self._gone.get(number)
 
     def moved(self, reader: StreamReader) -> None:
-        """The reader has settled messages."""
+        """Called when the reader has settled messages."""
         if reader.options.name is None:
             return
         if not reader.unacked and self._gone.pop(reader.number, None) is not None:

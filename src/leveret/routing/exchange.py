@@ -4,7 +4,7 @@ An exchange indexes the bindings that lead away from it for fast matching, and r
 reaches. It has no reference to queues and stores no messages.
 
 The broker calls ``validate_binding``, ``bind``, ``unbind`` and ``destinations``. They handle bindings with a selector
-(see selector_bindings.py) and leave the rest to the type: a new type creates its empty index in ``prepare`` and
+(see ``SelectorBindings``) and leave the rest to the type: a new type creates its empty index in ``prepare`` and
 implements ``link``, ``unlink`` and ``reach``; everything else has a default.
 """
 

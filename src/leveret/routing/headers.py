@@ -3,7 +3,7 @@
 ``x-match`` is ``all`` (the default) or ``any`` of the arguments; arguments named ``x-...`` are ignored. ``all-with-x``
 and ``any-with-x`` include them, except ``x-match`` itself. An argument without a value requires only that the header
 exists. So a binding without arguments matches every message with ``all``, and none with ``any``. ``x-selector`` is
-never compared either (selector_bindings.py). Values compare as in RabbitMQ, see ``field_values.matchable``.
+never compared either (routing/exchange.py). Values are compared as in RabbitMQ, see ``field_values.matchable``.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that are moved in one group, at most
 STRETCH_BYTES = 1 << 20
-AT_ONCE = 1 << 16  # messages moved in one tick; more than publishers can add meanwhile
+AT_ONCE = 1 << 16  # messages moved in one tick; more than publishers can add in that time
 
 
 class State(Enum):

@@ -34,7 +34,7 @@ def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, 
     after = list(owners)
     kept: Counter[str] = Counter()
     homeless: list[int] = []
-    # Settled slots are assigned first, so that slots on the move are the ones that change.
+    # Settled slots are assigned first, so that slots on the move change their owners rather than settled ones.
     for slot in sorted(range(SLOTS), key=lambda each: each in homes):
         owner = owners[slot]
         if kept[owner] < quotas.get(owner, 0):
