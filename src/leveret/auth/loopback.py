@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(address: str) -> bool:
-    """127/8, ::1 and the first inside IPv6 (::ffff:127.x). An unknown address, which is empty, is not loopback: a peer
-    that resets its connection before it is accepted has none, wherever it is."""
+    """127/8, ::1 and 127/8 mapped to IPv6 (::ffff:127.x). An unknown (empty) address is not loopback: a peer that
+    resets its connection before it is accepted has no address, wherever it is."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
@@ -20,8 +20,8 @@ def is_loopback(address: str) -> bool:
 
 
 def proxied(address: str) -> str:
-    """The address of a client whose connection came through a proxy. It is never loopback: that the proxy, or its
-    client, is on this machine does not show where the request comes from."""
+    """The address of a client whose connection came through a proxy. It is never loopback: even if the proxy, or its
+    client, is on this machine, the request may come from elsewhere."""
     return f"{address} for a client behind a proxy" if is_loopback(address) else address
 
 
@@ -29,10 +29,10 @@ def http_peer(address: str, host: str, names: Iterable[str] = (), version: str =
     """The address of an HTTP client, for the rules that depend on it. ``host`` is the Host header, ``names`` are the
     names of all headers.
 
-    A loopback address is not enough to be local. A page of another site whose name resolves to this machine (DNS
-    rebinding) connects from here, and so does a proxy on this machine, for clients from anywhere. Such a page has
-    another Host, and so do many proxies. Others are recognised by a header that they add, by HTTP/1.0 (nginx's default)
-    or because they pass on a request without Host. A proxy that does none of this needs the setting ``behind_proxy``.
+    A loopback address alone does not make a client local. A page of another site whose name resolves to this machine
+    (DNS rebinding) connects from here, and so does a proxy on this machine, for clients anywhere. Such a page sends
+    another Host, and so do many proxies. Other proxies are recognised by a header that they add, by HTTP/1.0 (nginx's
+    default) or by a request without Host. A proxy that does none of this needs the setting ``behind_proxy``.
     """
     if not is_loopback(address):
         return address

@@ -24,7 +24,7 @@ SHORT_NAMES = {
 
 @dataclass(slots=True, frozen=True)
 class Credentials:
-    """User name and password of a login. No password means that a verified client certificate has the name."""
+    """User name and password of a login. Without a password, the name is from a verified client certificate."""
 
     name: str
     password: str | None = field(repr=False)
@@ -32,7 +32,7 @@ class Credentials:
     """Of a user that may log in from this machine only, when the peer is remote; ``name`` is empty then."""
 
     def refused_to_remote_peers(self) -> Credentials:
-        """The same login as an unknown user: neither the reply nor its time depends on the password."""
+        """The same login as an unknown user, so that neither the reply nor its time depends on the password."""
         return Credentials("", self.password, self.name)
 
 
@@ -42,7 +42,7 @@ def offered(has_client_certificate: bool) -> bytes:
 
 
 def parse(mechanism: str, response: bytes, peer_certificate: Mapping[str, object] | None = None) -> Credentials:
-    """``peer_certificate`` is what ``ssl.SSLSocket.getpeercert()`` gives: empty or None when none was verified."""
+    """``peer_certificate``: the result of ``ssl.SSLSocket.getpeercert()``, empty or None if none was verified."""
     if mechanism == "PLAIN":
         return _plain(response)
     if mechanism == "AMQPLAIN":
@@ -53,7 +53,7 @@ def parse(mechanism: str, response: bytes, peer_certificate: Mapping[str, object
 
 
 def certificate_name(certificate: Mapping[str, object]) -> str:
-    """The subject's common name (several are joined by commas), else the whole subject as RFC 4514 writes it."""
+    """The subject's common name (several are joined by commas), or else the whole subject in the format of RFC 4514."""
     subject = list(_subject(certificate))
     common = [value for attribute, value in subject if attribute == "commonName"]
     if common:
@@ -72,7 +72,7 @@ def _plain(response: bytes) -> Credentials:
 
 
 def _amqplain(response: bytes) -> Credentials:
-    """A field table without the length that tables have elsewhere: LOGIN and PASSWORD."""
+    """A field table with LOGIN and PASSWORD, without the length prefix that tables have elsewhere."""
     framed = len(response).to_bytes(4, "big") + response
     try:
         table, end = decode_table(framed, 0, len(framed))
@@ -95,7 +95,7 @@ def _text(value: object, mechanism: str) -> str:
 
 
 def _subject(certificate: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """The subject flattened: ``getpeercert`` gives a tuple of relative names, each a tuple of (attribute, value)."""
+    """The flattened subject: ``getpeercert`` returns a tuple of relative names, each a tuple of (attribute, value)."""
     subject = certificate.get("subject", ())
     for relative in subject if isinstance(subject, tuple | list) else ():
         for attribute, value in relative:

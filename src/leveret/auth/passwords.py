@@ -3,15 +3,15 @@
 Verifying a password takes tens of milliseconds by design, so every function here that takes a password blocks: the
 caller runs it in a thread pool, never on the loop. ``VerifiedLogins`` does not block: it computes a keyed digest.
 
-The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A pool of a few verifying at once then
-takes 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verify spawns threads of its own.
+The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. Four verifications at once in the pool
+then take 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verification starts threads of its own.
 
-Hashes that RabbitMQ exports (four bytes of salt, then one SHA-2 of salt and password, in base64) are taken as they are,
+Hashes exported by RabbitMQ (four bytes of salt, then one SHA-2 of salt and password, in base64) are stored unchanged,
 with their algorithm as a prefix: ``$rabbitmq-sha256$...``. They are never created here, and each is replaced by an
-argon2id hash at the next login with the right password (users.py).
+argon2id hash at the next login with the correct password (users.py).
 
-An argon2 string contains its own cost, so a client that may set a hash could make the broker use terabytes or years.
-Hashes with costs far above the usual defaults are refused when they are set, and never verified.
+An argon2 string contains its own cost, so a client that may set a hash could make a login take terabytes of memory or
+years. Hashes with costs far above the usual defaults are refused when they are set, and are never verified.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ ARGON2 = re.compile(
 )
 MOST_MEMORY = 128 << 10  # KiB
 MOST_WORK = 512 << 10  # KiB times passes: one to two seconds
-MOST_LANES = 8  # a thread each
+MOST_LANES = 8  # each lane is a thread
 LONGEST_PART = 88  # characters of salt and of digest: 64 bytes in base64
 
 
 @cache
 def hasher() -> PasswordHasher:
-    """Has parameters and no state, so threads may share it. The first password imports argon2, which takes 25 ms."""
+    """A hasher has no state, so threads may share it. The first password imports argon2, which takes 25 ms."""
     from argon2 import PasswordHasher
     from argon2.low_level import Type
 
@@ -60,14 +60,14 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(password_hash: str, password: str) -> bool:
-    """Whether ``password`` is the one that was hashed. Blocks; a hash in another form is simply not a match."""
+    """Whether the hash is of ``password``. Blocks; a hash in an unknown format never matches."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
     for prefix in RABBITMQ:
         if password_hash.startswith(prefix):
             is_right = _verify_rabbitmq(password_hash, prefix, password)
             if not is_right:
-                verify_unknown_user(password)  # or the time would reveal which users were imported
+                verify_unknown_user(password)  # otherwise the time would reveal which users were imported
             return is_right
     if fault_of(password_hash) is not None:
         verify_unknown_user(password)
@@ -101,12 +101,12 @@ def _decoded(password_hash: str, prefix: str) -> bytes | None:
 
 
 def is_weak(password_hash: str) -> bool:
-    """Made by RabbitMQ: billions of guesses per second on one graphics card."""
+    """Whether RabbitMQ made the hash: one graphics card can test billions of passwords per second against it."""
     return password_hash.startswith(tuple(RABBITMQ))
 
 
 def fault_of(password_hash: str) -> str | None:
-    """Why no password is verified against this hash; None if one is."""
+    """The reason why this hash cannot be used; None if it can."""
     for prefix in RABBITMQ:
         if password_hash.startswith(prefix):
             return None if _decoded(password_hash, prefix) else FAULTY_RABBITMQ
@@ -125,7 +125,7 @@ def fault_of(password_hash: str) -> str | None:
 
 
 def refuse_unusable_hash(password_hash: str, owner: str) -> None:
-    """A hash that can never match is reported when it is set, not at a login weeks later."""
+    """Refuse a hash that can never match when it is set, rather than at a login weeks later."""
     fault = fault_of(password_hash)
     if fault is not None:
         raise ConfigError(f"password_hash of user {owner!r} cannot be used: {fault}; give the user a new password")
@@ -165,7 +165,7 @@ class VerifiedLogins:
         digest = self._digest(user, password_hash, password)
         is_new = digest not in self._entries
         self._entries[digest] = (user, now + self._seconds)
-        if is_new:  # or a user who logs in often would be pushed out by its own earlier entries
+        if is_new:  # otherwise a user with frequent logins would be evicted by its own earlier entries
             self._order.append(digest)
         while len(self._order) > self._capacity:
             self._entries.pop(self._order.popleft(), None)
@@ -182,6 +182,6 @@ class VerifiedLogins:
         mixed = blake2b(key=self._key, digest_size=32)
         for part in (user, password_hash, password):
             raw = part.encode("utf-8", "surrogatepass")
-            mixed.update(len(raw).to_bytes(8, "big"))  # lengths, or ("ab", "c") would equal ("a", "bc")
+            mixed.update(len(raw).to_bytes(8, "big"))  # without lengths, ("ab", "c") would equal ("a", "bc")
             mixed.update(raw)
         return mixed.digest()

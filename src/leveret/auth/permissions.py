@@ -1,15 +1,15 @@
 """Permissions of users in virtual hosts: regular expressions, as in RabbitMQ.
 
-The rules of this file:
+Rules:
 - A pattern matches anywhere in the name (unanchored). The empty pattern means ``^$``: nothing. The default exchange
   has an empty name and is checked as ``amq.default``.
-- A user without a rule for a virtual host may not enter it. A user without a topic rule for an exchange may use any
-  routing key there; with one, the key must match.
+- A user without a rule for a virtual host has no access to it. A user without a topic rule for an exchange may use any
+  routing key there; with a topic rule, the key must match.
 - Patterns are checked when they are set. Matching has a time limit; a pattern that exceeds it does not match.
 - A brace that is not a repetition is a plain character, as in PCRE: the ``regex`` module would read ``q{e}`` as "q with
   any number of errors", which matches everything.
-- Every result is cached until a rule changes. ``epoch`` counts these changes and a listener is called for each, for
-  callers that cache results too.
+- Every result is cached until a rule changes. ``epoch`` counts these changes and a listener is called for each change,
+  for callers that also cache results.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TopicPermission:
 
 def compile_pattern(text: str) -> Any:
     """The compiled pattern; ConfigError with the position if it is invalid."""
-    import regex  # 50 ms, and most nodes have no pattern but EVERYTHING, which needs none
+    import regex  # takes 50 ms; most nodes have only the pattern EVERYTHING, which does not need it
 
     if len(text) > LONGEST_PATTERN:
         raise ConfigError(f"pattern {text[:40]!r}... is too long: at most {LONGEST_PATTERN} characters are accepted")
@@ -69,10 +69,10 @@ AnyPermission = Permission | TopicPermission
 
 class PermissionListener(Protocol):
     def rule_saved(self, rule: AnyPermission) -> None:
-        """Called before the change is made."""
+        """Called before the rule is saved."""
 
     def rule_dropped(self, rule: AnyPermission) -> None:
-        """Called before the change is made."""
+        """Called before the rule is removed."""
 
     def rules_changed(self) -> None:
         """Called after the change was made."""
@@ -112,7 +112,7 @@ class Permissions:
         self._changed()
 
     def clear_topic(self, user: str, vhost: str, exchange: str | None = None) -> None:
-        """Without an exchange: all topic rules of that user in that virtual host."""
+        """Remove a topic rule; without an exchange, all topic rules of the user in the virtual host."""
         gone = [key for key in self._topic_rules if key[:2] == (user, vhost) and exchange in (None, key[2])]
         self._drop([], gone)
 
@@ -190,7 +190,7 @@ class Permissions:
         except TimeoutError:
             return False  # not cached: the machine may have been busy
         except ConfigError:
-            answer = False  # valid when it was set, too long with the value of a variable
+            answer = False  # valid when it was set, but too long with the value of a variable
         return self._remember(key, answer)
 
     def _remember(self, key: tuple[str | None, ...], answer: bool) -> bool:
@@ -234,7 +234,7 @@ class Permissions:
 
 
 def _expanded(pattern: str, user: str, vhost: str, client_id: str | None) -> str:
-    """In one pass, so that a user name such as ``{vhost}`` is not expanded again."""
+    """Expanded in one pass, so that a user name such as ``{vhost}`` is not expanded again."""
     values = {"{username}": user, "{vhost}": vhost, "{client_id}": client_id}
 
     def value(found: re.Match[str]) -> str:

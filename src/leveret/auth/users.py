@@ -38,7 +38,7 @@ class Secret:
         return "Secret(***)"
 
     def verify(self, password: str) -> str | None:
-        """The hash if ``password`` is right, else None. Blocks, equally long in either case.
+        """The hash if ``password`` is correct, else None. Blocks for the same time in both cases.
 
         A weak hash is replaced by argon2id, since the password is known now. The secret remains the same object, so the
         user's sessions and requests continue. Two threads may both compute a hash: both are valid, the last one is
@@ -64,14 +64,14 @@ class Secret:
 @dataclass(slots=True, frozen=True)
 class User:
     name: str
-    tags: tuple[str, ...] = ()  # each once, in the order in which they were given
+    tags: tuple[str, ...] = ()  # without duplicates, in the order in which they were set
     max_connections: int | None = None
     max_channels: int | None = None
     secret: Secret = field(default_factory=Secret, repr=False, compare=False)
 
     @property
     def password_hash(self) -> str | None:
-        """None as well before the first use of a plain password: see ``pending_password``."""
+        """The hash; also None before the first use of a plain-text password, see ``pending_password``."""
         return self.secret.hash
 
     @property
@@ -131,8 +131,8 @@ class Users:
             self._save(current)
 
     def restore(self, user: User) -> str | None:
-        """Restore a stored user; returns what is wrong with its hash. A user with an unusable hash is kept: it cannot
-        log in with a password until it gets a new one."""
+        """Restore a stored user; returns the problem with its hash, if any. A user with an unusable hash is kept, but
+        cannot log in with a password until a new one is set."""
         _refuse_nameless(user.name)
         self._users[user.name] = user
         return fault_of(user.password_hash) if user.password_hash is not None else None
@@ -152,7 +152,7 @@ class Users:
         return tuple(sorted(self._users.values(), key=lambda user: user.name))
 
     def set_password(self, name: str, *, password: str | None = None, password_hash: str | None = None) -> User:
-        """Without either of the two, the user can log in with a client certificate only."""
+        """Set a password or a hash; without either, the user can log in with a client certificate only."""
         user = self._change(name, secret=_secret(name, password, password_hash))
         self._verified.forget_user(name)
         return user
@@ -171,10 +171,10 @@ class Users:
         return user if self._verified.seen(name, user.secret.hash, password, now) else None
 
     def authenticate(self, name: str, password: str, now: float) -> User | None:
-        """The user, if the password is right. Blocks for tens of milliseconds: run it in a worker thread.
+        """The user, if the password is correct. Blocks for tens of milliseconds: run it in a worker thread.
 
-        An unknown user, a user without a password and an empty password (always refused, as RabbitMQ does) cost the
-        same as a wrong one.
+        An unknown user, a user without a password and an empty password (always refused, as in RabbitMQ) take the same
+        time as a wrong password.
         """
         user = self._users.get(name)
         if user is None or not password:

@@ -1,16 +1,16 @@
 """The backlog of a queue: the messages that wait in it, in memory and on disk, and their counts.  Hot path.
 
-Theory of operation. A backlog has one lane per priority (lane.py). Its parts exist only where they are needed:
+Theory of operation. A backlog has one lane per priority (lane.py). Its parts exist only if they are needed:
 
-    pager       which messages are on disk only, and which ranges of them are leased (pager.py, lease_ranges.py)
-    deadlines   which message expires when (deadlines.py)
+    pager       messages that are on disk only, and the leased ranges of these (pager.py, lease_ranges.py)
+    deadlines   the expiry times of messages (deadlines.py)
     delayed     messages that wait for a retry (delayed.py)
-    watermarks  callbacks for when all messages of some moment are gone (watermarks.py)
+    watermarks  callbacks that run when all messages of a given moment are gone (watermarks.py)
 
 ``bytes`` counts the content of all messages from publish to ``release``; ``held`` and ``unacked`` count the part that
-was delivered and is not settled. A queue type that keeps its messages here inherits from Backlog and decides what is
-delivered to which consumer. Walking through a backlog is in walk.py, taking a lease in lease_builder.py, ending one in
-lease_release.py.
+was delivered and is not settled. A queue type that keeps its messages here inherits from Backlog and decides which
+consumer gets which message. Code that walks through a backlog is in walk.py; leases are taken in lease_builder.py and
+end in lease_release.py.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from leveret.message import NEVER, Message
 from leveret.store.deadline_columns import DeadlineColumns
 from leveret.store.pages import Loaded
 
-Observer = Callable[[Any], None]  # gets the queue after each drain
-TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) of each
+Observer = Callable[[Any], None]  # called with the queue after each drain
+TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) pairs
 
 AT_ONCE = 1_000  # messages between two checks of the time slice
 
 
 class LeftLane(Protocol):
-    """What the journal found of a lane (store/recovery.py)."""
+    """A lane as found in the journal (store/recovery.py)."""
 
     queue: int
     lane: int
@@ -86,12 +86,12 @@ class Backlog:
         self.context = context
         self.lanes = [Lane(number) for number in range(lanes)]
         self.lane = self.lanes[0]
-        self.plain = lanes == 1  # runs are appended as they are
+        self.plain = lanes == 1  # runs are appended unchanged
         self.counters = QueueCounters()
         self.observers: list[Observer] = []
         self.unacked = 0
-        self.bytes = 0  # of content, ready and unacknowledged
-        self.held = 0  # of these, unacknowledged
+        self.bytes = 0  # bytes of content, ready and unacknowledged
+        self.held = 0  # of these bytes, unacknowledged
         self.accounted = 0  # bytes counted in the gauge
         self.ttl: float | None = None
         self.deadlines: Deadlines | None = None
@@ -104,12 +104,12 @@ class Backlog:
 
     @property
     def is_paused(self) -> bool:
-        """Nothing may be taken."""
+        """Whether no message may be taken."""
         return False
 
     @property
     def is_selective(self) -> bool:
-        """Not every consumer may take every message: messages behind the first one are needed, too."""
+        """Whether some consumers may not take some messages, so that messages behind the first one are needed, too."""
         return False
 
     def settle_down(self) -> object:
@@ -117,7 +117,7 @@ class Backlog:
         raise NotImplementedError
 
     def no_longer_unacked(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These were settled, or are about to return to their places."""
+        """These messages were settled, or are about to return to their places."""
 
     # ---- counting
 
@@ -142,7 +142,7 @@ class Backlog:
 
     @property
     def reads_expired(self) -> bool:
-        """Expired messages are being read from disk."""
+        """Whether expired messages are being read from disk."""
         return self.pager is not None and self.pager.reads_expired > 0
 
     def highest_lane(self) -> Lane:
@@ -198,13 +198,13 @@ class Backlog:
     # ---- in
 
     def watch_deadlines(self) -> None:
-        """From now on messages of this queue may expire."""
+        """Start to watch deadlines: from now on messages of this queue may expire."""
         if self.deadlines is None:
             self.deadlines = Deadlines(self.lanes, self.context.watches_all)
             self.plain = False
 
     def restore_lane(self, left: LeftLane, redelivered_below: int, ahead: float) -> None:
-        """Set up a lane whose messages were on disk before the start. ``ahead``: from message time to wall time."""
+        """Set up a lane whose messages were on disk before the start. ``ahead``: wall time minus message time."""
         pager = self.pager
         assert pager is not None
         lane = self.lanes[min(left.lane, len(self.lanes) - 1)]
@@ -233,7 +233,7 @@ class Backlog:
     # ---- out
 
     def release(self, lane: int, sequence: int, number: int, size: int) -> None:
-        """These messages are gone for good, from memory and from the log."""
+        """Subtract messages that are gone for good from the counts, and settle them in the log."""
         self.bytes -= size
         if self.stored:
             self.context.log.settle(self.id, lane, sequence, number)
@@ -241,7 +241,7 @@ class Backlog:
             self.watermarks.released(lane, sequence, number, size)
 
     def remove_ready(self, *, releases: bool) -> int:
-        """Remove all ready messages: how many. ``releases``: release each stretch also where the log does not need
+        """Remove all ready messages; returns how many. ``releases``: release each stretch even if the log does not need
         it."""
         number, removed = 0, []
         for lane in self.lanes:
@@ -253,7 +253,7 @@ class Backlog:
             cleared = lane.clear()
             if releases or self.stored or self.watermarks is not None:
                 for sequence, count in cleared.stretches():
-                    self.release(lane.number, sequence, count, 0)  # their bytes are counted as they are freed
+                    self.release(lane.number, sequence, count, 0)  # their bytes are subtracted as they are freed
             removed.append(cleared)
         if self.pager is not None:
             self.bytes -= self.pager.bytes
@@ -262,7 +262,7 @@ class Backlog:
         return number
 
     def close_backlog(self) -> None:
-        """The queue is deleted: free its messages, and end everything that waits for one of them."""
+        """The queue is deleted: free its messages, and release everything that waits for one of them."""
         context = self.context
         context.gauge.used -= self.accounted
         self.bytes = self.held = self.unacked = self.accounted = 0
@@ -276,10 +276,10 @@ class Backlog:
             self.pager.tell_waiting()
 
     def read_expired(self, lane: Lane, sequences: Sequence[int], take: TakeRead) -> int:
-        """Remove messages that are on disk only from their lane: how many were still there.
+        """Remove messages that are on disk only from their lane; returns how many were still there.
 
-        They may be thousands, anywhere in the lane. ``take`` gets them as they are read. Until then they keep their
-        places in the log, and a crash brings them back.
+        There may be thousands, anywhere in the lane. They are passed to ``take`` as they are read. Until then they keep
+        their places in the log, and are restored after a crash.
         """
         pager = self.pager
         assert pager is not None
@@ -297,8 +297,8 @@ class Backlog:
             if not self.alive:
                 return
             if found:
-                # ``pager.bytes`` lost the estimated sizes. ``bytes`` has to lose the same, and release() takes the
-                # exact ones.
+                # The estimated sizes were subtracted from ``pager.bytes``. The same has to be subtracted from
+                # ``bytes``, from which release() subtracts the exact sizes.
                 self.bytes += sum([len(message[0]) - sizes[sequence] for sequence, message, _ in found])
                 take(lane.number, [(sequence, message) for sequence, message, _ in found])
             for sequence in missing:
@@ -314,7 +314,7 @@ class Backlog:
         return len(sizes)
 
     def note_redelivered(self) -> None:
-        """Record in the log which waiting messages were delivered before but did not come back since the start."""
+        """Record in the log which waiting messages were delivered before but were not returned since the start."""
         log = self.context.log
         for lane in self.lanes:
             for sequence, count, _ in lane.returned:
@@ -326,8 +326,8 @@ class Backlog:
 
 
 class Removal:
-    """A background task that frees the messages which a purged or deleted queue held in memory: a million of them take
-    long. They have left their lanes and the log; if the queue still exists, it counts their bytes."""
+    """A background task that frees the messages of a purged or deleted queue in memory, because freeing a million takes
+    long. They have left their lanes and the log; if the queue still exists, their bytes still count there."""
 
     def __init__(self, queue: Backlog, cleared: list[Cleared]) -> None:
         self._queue = queue

@@ -1,9 +1,9 @@
 """The size of the bodies that wait in a queue, for x-max-length-bytes: exact or too low, never too high.
 
 RabbitMQ counts bodies only, and a limit must not drop a message because of an estimate. In memory, messages wait in
-``SizedDeque``s, which count what is added and removed. For messages that were paged out since the start the sum is
-known as well. Messages that were on disk before the start are counted when they are read for the first time; until then
-they count as 0.
+``SizedDeque``s, which update the total when messages are added and removed. For messages that were paged out since the
+start the sum is known as well. Messages that were on disk before the start are counted when they are read for the first
+time; until then they count as 0.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def bodies_of(queue: Backlog) -> int:
 
 
 class PagedBodySizes:
-    """The bodies of messages that are on disk only, as far as they are known."""
+    """The sizes of the bodies of messages that are on disk only, as far as they are known."""
 
     __slots__ = ("total", "unknown")
 
@@ -101,7 +101,7 @@ class PagedBodySizes:
         return not start <= sequence < stop
 
     def paged_out(self, message: Message) -> None:
-        """The message is on disk only from now on."""
+        """Count a message that is on disk only from now on."""
         self.total += body_size(message[0])
 
     def loaded(self, lane: Lane, sequence: int, message: Message) -> None:
@@ -111,7 +111,7 @@ class PagedBodySizes:
             self.unknown[lane.number] = (sequence + 1, self.unknown[lane.number][1])
 
     def dropped(self, lane: Lane, sequence: int, size: int) -> None:
-        """The message was not read: ``size`` is that of its content, which is no smaller than its body."""
+        """Subtract a message that was not read. ``size``: of its content, which is no smaller than its body."""
         if self._is_known(lane, sequence):
             self.total = max(self.total - size, 0)
 
@@ -121,5 +121,5 @@ class PagedBodySizes:
             self.total = max(self.total - size, 0)
 
     def begin(self, lane: Lane) -> None:
-        """Everything that is paged was on disk before the start."""
+        """Mark all paged messages of the lane as on disk before the start."""
         self.unknown[lane.number] = (lane.page_start, lane.page_stop)

@@ -1,4 +1,4 @@
-"""What a backlog gets from the broker: the time, timers, the log, the memory gauge and the disk."""
+"""The objects that a backlog gets from the broker: time, timers, the log, the memory gauge and the disk."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Drainable(Protocol):
     def name(self) -> str: ...
 
     def drain(self) -> None:
-        """Deliver waiting messages to the consumers, then drop or dead-letter what has expired."""
+        """Deliver waiting messages to the consumers, then drop or dead-letter expired messages."""
 
     def touch(self) -> None:
         """Have drain() called before this tick ends."""
 
 
 class MemoryGauge:
-    """Bytes that messages hold, counted at every queue they wait in; shared by all queues of a broker."""
+    """The memory that messages use, counted once for each queue they wait in; shared by all queues of a broker."""
 
     __slots__ = ("is_short", "other", "used")
 
     def __init__(self) -> None:
         self.used = 0
         self.other = 0  # bytes of everything else that is kept for clients (broker/memory_users.py)
-        self.is_short = False  # memory is so short that queues should hold as little as they can
+        self.is_short = False  # memory is so short that queues should keep as little as possible
 
     @property
     def total(self) -> int:
@@ -61,7 +61,7 @@ class BackgroundTasks(Protocol):
 
 
 class AtOnce:
-    """Runs background tasks to their end at once, where work takes no time."""
+    """Runs background tasks to their end at once, for brokers where work takes no time."""
 
     def begin(self, task: BackgroundTask) -> None:
         while task.step():
@@ -83,17 +83,17 @@ class BacklogContext:
     gauge: MemoryGauge
     pages: Pages | None = None  # without a disk everything stays in memory
     queue_memory: int = 64 << 20  # bytes of content that a queue may hold before it is paged out
-    wall_ahead: Callable[[], float] = no_offset  # from message time to wall time
+    wall_ahead: Callable[[], float] = no_offset  # seconds from message time to wall time
     unsynced: dict[Drainable, None] = field(
         default_factory=dict
-    )  # queues that wait for the disk to hold less in memory
+    )  # queues that can page out more once their messages are on disk
     dirty: list[Drainable] = field(default_factory=list)  # queues to drain before this tick ends
-    watches_all: bool = False  # every deadline has an entry, also where checking the front would be enough
+    watches_all: bool = False  # every deadline has an entry, even if checking the front would be enough
     background: BackgroundTasks = field(default_factory=AtOnce)
 
 
 class NextTimer:
-    """One timer for a part of a queue: calls back at the earliest requested time. The callback requests the next."""
+    """One timer for a part of a queue: calls back at the earliest requested time. The callback sets the next time."""
 
     __slots__ = ("_call", "_context", "_timer")
 

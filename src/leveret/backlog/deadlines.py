@@ -1,12 +1,12 @@
-"""When each waiting message expires.
+"""The expiry times of waiting messages.
 
 A message expires at the earlier of its own expiration and its queue's TTL, at any place in the queue. Messages that
 only have the queue's TTL expire in the order of the lane, so checking the front of each lane is enough for them; the
 same is true for each message that expires no earlier than all messages before it in its lane. ``Lane.in_turn`` is the
 latest deadline up to which that holds; a message without a deadline makes it infinite until the lane is empty again.
 Messages that may expire before those in front of them, and requeued messages, have an entry in a heap. An entry
-may outlive its message (if it was delivered); such entries are dropped when they come up, at the latest when they have
-become the larger part of the heap.
+may remain after its message was delivered; such entries are dropped when they reach the top of the heap, at the latest
+when they have become the larger part of the heap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from leveret.backlog.lane import Lane
 from leveret.message import NEVER, Message, Traits
 
-SWEEP_FROM = 1024  # entries; a sweep of fewer is not worth its cost
+SWEEP_FROM = 1024  # entries; sweeping fewer is not worth the cost
 UNLIMITED = 1 << 60
 ON_DISK_AT_ONCE = 4096  # messages on disk only that expire in one collect()
 
@@ -46,20 +46,20 @@ class Deadlines:
     __slots__ = ("_heap", "_kept", "_lanes", "_watches_all")
 
     def __init__(self, lanes: list[Lane], watches_all: bool = False) -> None:
-        """Messages that are in the lanes already do not expire, or have an entry."""
+        """Messages that are already in the lanes do not expire, or have an entry."""
         self._lanes = lanes
         self._watches_all = watches_all  # every deadline gets an entry
         for lane in lanes:
             lane.in_turn = NEVER if len(lane) else 0.0
         self._heap: list[int] = []
-        self._kept = 0  # entries that the last sweep could not drop: of messages on disk only
+        self._kept = 0  # entries that the last sweep could not drop, because their messages are on disk only
 
     def __len__(self) -> int:
-        """Entries, including those whose message is gone."""
+        """The number of entries, including those whose message is gone."""
         return len(self._heap)
 
     def watch(self, lane: int, sequence: int, deadline: float) -> None:
-        """This message may expire before others in front of it."""
+        """Add an entry for a message that may expire before others in front of it."""
         if deadline != NEVER:
             heappush(self._heap, packed(deadline, lane, sequence))
 
@@ -84,7 +84,7 @@ class Deadlines:
         lane.incoming.extend(run)
 
     def collect(self, now: float, on_disk: int = ON_DISK_AT_ONCE, most: int = UNLIMITED) -> list[Expired]:
-        """Remove what is due and was offered to the consumers at least once (TTL 0 waits for that).
+        """Remove messages that are due and were offered to the consumers at least once (TTL 0 waits for that).
 
         Stops at ``most`` messages, or at ``on_disk`` messages that are on disk only; the next call continues.
         """
@@ -114,7 +114,7 @@ class Deadlines:
         return expired
 
     def _collect_front(self, lane: Lane, now: float, expired: list[Expired], most: int) -> None:
-        """Of ``returned`` and of ``ready``: a message without a deadline in one must not hide the other."""
+        """Collect from ``returned`` and from ``ready``: a message without a deadline in one must not hide the other."""
         returned, ready, number = lane.returned, lane.ready, lane.number
         while returned and returned[0][2][2].deadline <= now and len(expired) < most:
             sequence, _, message = heappop(returned)
@@ -128,10 +128,10 @@ class Deadlines:
             lane.head += 1
 
     def sweep(self) -> None:
-        """Drop the entries of messages that no longer wait; unacknowledged ones get a new entry when they return."""
+        """Drop entries of messages that no longer wait; unacknowledged messages get a new entry when they return."""
         waiting = {lane.number << SEQUENCE_BITS | sequence for lane in self._lanes for sequence, _, _ in lane}
         kept = {entry for entry in self._heap if entry & PLACES in waiting or self._is_paged(entry)}
-        self._heap = list(kept)  # one for each message, however often it was requeued
+        self._heap = list(kept)  # one entry for each message, however often it was requeued
         heapify(self._heap)
         self._kept = len(self._heap)
 
@@ -151,7 +151,7 @@ class Deadlines:
         return soonest
 
     def soonest(self, most: int, after: int | None = None) -> list[int]:
-        """The first entries, or the first ones after the entry ``after``; scans all entries once."""
+        """The first entries, or the first entries after the entry ``after``; scans all entries once."""
         if after is None:
             return nsmallest(most, self._heap)
         return nsmallest(most, (entry for entry in self._heap if entry > after))

@@ -1,7 +1,7 @@
 """Messages that wait for a delayed retry.
 
 While such a message waits, it is neither ready nor unacknowledged. Its place, its delivery count and the time of the
-retry are in the log: after a restart it waits on once it was read from disk (until then it counts as ready).
+retry are in the log: after a restart it continues to wait once it was read from disk (until then it counts as ready).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DelayedMessages:
         return len(self._kept)
 
     def __iter__(self) -> Iterator[tuple[int, int, Message]]:
-        """Lane, sequence and message of each."""
+        """The lane, sequence and message of each delayed message."""
         return ((lane, sequence, message) for (lane, sequence), (_, message) in self._kept.items())
 
     def keep(self, due: float, lane: int, sequence: int, count: int, message: Message) -> None:

@@ -3,17 +3,17 @@
 Theory of operation. ``ready`` holds messages with consecutive sequences; ``head`` is the sequence of ready[0], so a
 message does not store its own number. Messages are only taken from the front, so a message that is returned (nack,
 closed connection) has a lower sequence than everything in ``ready``: it waits in ``returned``, a heap by sequence, and
-is delivered before all others. A returned message is back in its place without moving any other message.
+is delivered before all others. So a message returns to its place without moving any other message.
 
-A message that leaves from the middle (it expired) is replaced by a HOLE. Holes are rare and counted: the fast paths
-check the count once per burst and never look at single messages.
+A message that leaves from the middle, because it expired, is replaced by a HOLE. Holes are rare and counted: the fast
+paths check the count once per burst and never check single messages.
 
-If a lane holds more than memory should, its middle is on disk only (backlog/pager.py):
+If a lane is too large for memory, its middle is on disk only (backlog/pager.py):
 
     returned │ ready (in memory) │ paged: head + len(ready) .. page_stop │ fresh (in memory)
 
 New messages then go to ``fresh``; ``incoming`` is the deque that takes new messages. ``page_stop`` is 0 as long as
-nothing is paged. Some sequences of the paged stretch may be gone: ``paged`` counts the others.
+nothing is paged. Some messages of the paged stretch may be gone: ``paged`` counts the others.
 
 A plain queue has one lane, a priority queue one per priority. Only this package assigns to the attributes of a lane or
 removes from its deques; other packages read them, and append to ``incoming`` (tests/test_architecture.py checks it).
@@ -60,7 +60,7 @@ class Cleared(NamedTuple):
             yield sequence, 1
 
     def pop_some(self, most: int) -> tuple[int, int]:
-        """Free at most ``most`` messages: their number and their bytes."""
+        """Free at most ``most`` messages; returns their number and their bytes."""
         number = size = 0
         for messages in (self.ready, self.fresh):
             for _ in range(min(most - number, len(messages))):
@@ -94,7 +94,7 @@ class Lane:
         self.incoming = self.ready
         self.head = 1
         self.holes = 0
-        self.in_turn = 0.0  # messages that expire later than this do so in order (backlog/deadlines.py)
+        self.in_turn = 0.0  # messages that expire later than this expire in order (backlog/deadlines.py)
         self.returned: list[tuple[int, int, Message]] = []
         self.attempted = 1  # every message below this sequence was offered to the consumers at least once
         self.fresh: deque[Message] = deque()
@@ -122,7 +122,7 @@ class Lane:
 
     @property
     def is_empty_here(self) -> bool:
-        """No message can be taken now, though there may be some on disk."""
+        """Whether no message can be taken now, although there may be some on disk."""
         return not self.ready and not self.returned
 
     def __iter__(self) -> Iterator[Waiting]:
@@ -146,13 +146,13 @@ class Lane:
             self.ready.append(waiting[2])
 
     def mark_attempted(self) -> None:
-        """All messages were offered to the consumers."""
+        """Record that all messages were offered to the consumers."""
         self.attempted = self.tail
 
     # ---- out
 
     def deliver(self, consumer: Consumer, limit: int) -> tuple[int, int, int]:
-        """Let a consumer take up to ``limit`` messages off ``ready``: first sequence, number and bytes."""
+        """Let a consumer take up to ``limit`` messages off ``ready``; returns first sequence, number and bytes."""
         if self.holes:
             limit = self.stretch(limit)
         elif limit > len(self.ready):
@@ -163,14 +163,14 @@ class Lane:
         return sequence, number, size
 
     def take(self, number: int) -> tuple[int, list[Message]]:
-        """Remove the first ``number`` messages of ``ready``, which has no hole there: first sequence and messages."""
+        """Remove the first ``number`` messages of ``ready``, without holes; returns first sequence and messages."""
         sequence, popleft = self.head, self.ready.popleft
         messages = [popleft() for _ in range(number)]
         self.head = sequence + number
         return sequence, messages
 
     def shed(self, number: int) -> list[tuple[int, Message]]:
-        """Remove the first ``number`` places of ``ready``: sequences and messages of those that are not holes."""
+        """Remove the first ``number`` places of ``ready``; returns sequences and messages, without the holes."""
         sequence, messages = self.take(number)
         kept = [(place, message) for place, message in enumerate(messages, sequence) if message is not HOLE]
         self.holes -= number - len(kept)
@@ -214,7 +214,7 @@ class Lane:
         """Remove the message with this sequence, at any place; None if it is not waiting in memory."""
         if sequence >= self.head and (waiting := self._make_hole(sequence)) is not None:
             return waiting
-        if self.returned and self.returned[0][0] == sequence:  # the usual case: they expire in order, too
+        if self.returned and self.returned[0][0] == sequence:  # the usual case: returned messages expire in order, too
             return heappop(self.returned)
         for index, waiting in enumerate(self.returned):
             if waiting[0] == sequence:
@@ -253,7 +253,7 @@ class Lane:
         self.incoming = self.fresh
 
     def close_stretch(self) -> None:
-        """End the paged stretch, of which nothing is left: join ``ready`` and ``fresh``, with holes in between."""
+        """End the paged stretch, which is empty now: join ``ready`` and ``fresh``, with holes in between."""
         if not self.ready:
             self.head = self.page_stop
         else:

@@ -1,12 +1,12 @@
-"""Takes messages of a queue for a lease, which is read without a consumer (Spark).
+"""Takes messages of a queue for a lease, whose messages are read without a consumer (Spark).
 
 Theory of operation. A lease takes messages as a consumer would, in the order of delivery, and stores only their
 numbers: *runs* of consecutive sequences. All of them are in the journal (persistent, in a durable queue, granted), so
-the reader reads them there. Messages on disk only are leased without being read, as long as no option of the queue
-requires a look at each message (``Pager.may_take_unread``).
+the reader reads them there. Messages on disk only are leased without being read, unless an option of the queue requires
+a check of each message (``Pager.may_take_unread``).
 
-To everything else leased messages are unacknowledged: they count as such, and limits, deadlines and purges do not
-affect them. How a lease ends is in lease_release.py.
+All other code treats leased messages as unacknowledged: they count as such, and limits, deadlines and purges do not
+affect them. The end of a lease is in lease_release.py.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Next(Enum):
     MORE = auto()  # there is more to take, in the next tick
     FULL = auto()
     EMPTY = auto()
-    TRANSIENT = auto()  # the first message is not on disk, and will not be
+    TRANSIENT = auto()  # the first message is not on disk, and will not be written
     UNSYNCED = auto()  # the first message is not on disk yet
     UNREAD = auto()  # the first message must be loaded first: ``Pager.when_loaded``
 
 
 class LeaseBuilder:
-    """Collects the messages of a new lease. They have left the queue, so the caller has to create the lease."""
+    """Collects the messages of a new lease. They have left the queue, so the caller must create the lease."""
 
     __slots__ = ("_most", "_most_bytes", "_next", "_queue", "number", "runs", "size")
 
@@ -135,7 +135,7 @@ class LeaseBuilder:
         return not lane.ready[0][2].persistent
 
     def _take_unread(self, lane: Lane, most: int, pager: Pager) -> None:
-        """Take from the part of the lane that is on disk only; nothing of it is in memory."""
+        """Take from the part of the lane that is on disk only, when no message of the lane is in memory."""
         if not lane.paged or not pager.may_take_unread(lane):
             pager.fill(lane)
             if lane.is_empty_here:
@@ -165,7 +165,7 @@ class LeaseBuilder:
             self._took(lane.number, sequence + before, number - before, size - size * before // number, False)
 
     def _fits(self, size: int, is_not_first: bool = False) -> bool:
-        """Whether so many bytes more fit; a single message always does."""
+        """Whether this many more bytes fit; a single message always fits."""
         if self.size + size <= self._most_bytes or not (self.number or is_not_first):
             return True
         self._next = Next.FULL

@@ -1,9 +1,9 @@
-"""The leased messages of a queue: how many they are, and which ranges on disk must not be touched because of them.
+"""The leased messages of a queue: their number, and the ranges on disk that must not be touched because of them.
 
 Leased messages have left their lanes as if a consumer held them, but they are on disk only. Messages that were leased
 since the start have sequences below the head of their lane, which the pager never reads again. A lease from before a
 restart lies in the middle of the paged stretch: only such leases are kept here, as ranges, until the head of the lane
-has passed them. A range may outlive its lease; its messages are then in memory, or gone.
+has passed them. A range may remain after its lease has ended; its messages are then in memory, or gone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class LeaseRanges:
         self.number = 0  # messages that are leased
         self.bytes = 0  # of their content
         self._ranges: dict[int, list[tuple[int, int]]] = {}  # by lane: first, stop; in order and not adjacent
-        self._missed: set[tuple[int, int]] = set()  # (lane, sequence) of those that expired while they were leased
+        self._missed: set[tuple[int, int]] = set()  # (lane, sequence) of messages that expired while they were leased
 
     def add(self, lane: int, ranges: Iterable[tuple[int, int]]) -> None:
         joined: list[tuple[int, int]] = []
@@ -31,7 +31,7 @@ class LeaseRanges:
         self._ranges[lane] = joined
 
     def remove(self, lane: int, start: int, stop: int) -> None:
-        """Remove a range that is kept here as a whole or not at all."""
+        """Remove a range that is kept here either as a whole or not at all."""
         ranges = self._ranges.get(lane, [])
         at = bisect_right(ranges, start, key=lambda each: each[0]) - 1
         if at >= 0 and stop <= ranges[at][1]:
@@ -39,7 +39,7 @@ class LeaseRanges:
             ranges[at : at + 1] = [part for part in ((first, start), (stop, end)) if part[0] < part[1]]
 
     def forget_below(self, lane: int, sequence: int) -> None:
-        """The head of the lane has reached this sequence: ranges below are not needed any more."""
+        """The head of the lane has reached this sequence: ranges below are no longer needed."""
         ranges = self._ranges.get(lane)
         if ranges and ranges[0][1] <= sequence:
             self._ranges[lane] = [each for each in ranges if each[1] > sequence]
@@ -81,7 +81,7 @@ class LeaseRanges:
         return True
 
     def take_missed(self, lane: int, start: int, stop: int) -> list[int]:
-        """The sequences in this range that expired while they were leased."""
+        """The sequences of messages in this range that expired while they were leased."""
         if not self._missed:
             return []
         found = [place for place in self._missed if place[0] == lane and start <= place[1] < stop]

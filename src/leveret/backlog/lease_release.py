@@ -1,7 +1,7 @@
-"""How a lease ends: its messages are settled, or return to their places. Also how leases are restored after a restart.
+"""Ends a lease: its messages are settled, or return to their places. Also restores leases after a restart.
 
-Messages return by being read from disk; or without it, while they are still in the paged stretch of their lane: there
-they were only excluded (lease_ranges.py). Both can take many ticks, so both are background tasks.
+To return, messages are read from disk. This is not needed while they are still in the paged stretch of their lane,
+where they were only excluded (lease_ranges.py). Both can take many ticks, so both are background tasks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from leveret.backlog.lane import Lane
 
 STEP = 8_000  # messages that are settled in one tick
-READ_BYTES = 256 << 10  # that return in one tick
-RUNS_AT_ONCE = 256  # that return in one tick without being read
+READ_BYTES = 256 << 10  # content that is returned in one tick
+RUNS_AT_ONCE = 256  # runs that are returned in one tick without being read
 
 
 def restore_lease(queue: Backlog, runs: Iterable[LeasedRun]) -> tuple[int, int]:
-    """Exclude what was leased before the restart, before anything is delivered: messages and bytes."""
+    """Exclude messages leased before the restart, before anything is delivered; returns their number and bytes."""
     pager = queue.pager
     assert pager is not None
     leases = pager.lease_ranges()
@@ -80,8 +80,8 @@ class LeaseSettlement:
 
 
 class Share:
-    """The part of the queue's unacknowledged messages that a lease still has. Sizes of single messages are not
-    known."""
+    """The part of the queue's unacknowledged messages that a lease still has. The sizes of single messages are
+    unknown."""
 
     def __init__(self, queue: Backlog, number: int, size: int) -> None:
         assert queue.pager is not None
@@ -91,14 +91,14 @@ class Share:
         self.size = size
 
     def let_go(self, number: int) -> int:
-        """So many messages are not leased any more: their bytes."""
+        """This many messages are no longer leased; returns their bytes."""
         number = min(number, self.number)
         size = self.size * number // self.number if number else 0
         self._subtract(number, size)
         return size
 
     def close(self) -> None:
-        """The other messages were not found."""
+        """Release the rest: the other messages were not found."""
         if self.number and self._queue.alive:
             self._queue.bytes -= self.size
             self._subtract(self.number, self.size)
@@ -117,8 +117,8 @@ class Share:
 
 
 class LeaseReturn:
-    """A background task that returns leased messages to their places. It is started again by each answer of the disk.
-    ``over`` gets their number, once."""
+    """A background task that returns leased messages to their places. It is started again by each read from disk.
+    ``over`` is called once, with their number."""
 
     def __init__(
         self,
@@ -150,12 +150,12 @@ class LeaseReturn:
         return True
 
     def _go_on(self, run: LeasedRun) -> bool:
-        """Whether the run is back; otherwise the disk is awaited."""
+        """Whether the run is returned completely; otherwise it waits for the disk."""
         queue, pager, stop = self._queue, self._pager, run.sequence + run.number
         lane = queue.lanes[run.lane]
         if lane.page_start <= run.sequence and pager.lease_ranges().holds(lane.number, run.sequence, stop):
             if pager.is_loading(lane) and pager.when_loaded(lambda: self._send(self)):
-                return False  # what is being read must not end up in front of these
+                return False  # messages that are being read must not end up in front of these
             if stop <= lane.page_stop:
                 self._left.popleft()
                 self._return_unread(lane, run, stop)

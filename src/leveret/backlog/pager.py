@@ -1,10 +1,10 @@
-"""A backlog larger than memory: which messages of a queue are on disk only, and when they are loaded again.
+"""Paging of a backlog larger than memory: keeps messages on disk only, and loads them again.
 
-Theory of operation. A queue keeps the front of each lane in memory, about as much as ``limit`` allows. What is behind
-the front and on disk already (persistent messages whose receipt is granted) is removed from memory: the index of the
-journal has its position. Transient messages leave memory only when the whole broker is short of it; they are spilled
-first. Consumers drain the front; before it is empty the next stretch is loaded in a worker. So no consumer waits for
-the disk as long as reading is faster than consuming, and the loop never does.
+Theory of operation. A queue keeps the front of each lane in memory, about as much as ``limit`` allows. Messages behind
+the front that are on disk already (persistent messages whose receipt is granted) are removed from memory: the index of
+the journal has their positions. Transient messages leave memory only when the whole broker is short of memory; they are
+spilled first. Consumers drain the front; before it is empty the next stretch is loaded in a worker. So consumers do not
+wait for the disk as long as reading is faster than consuming, and the loop never waits for it.
 
 A recovered queue starts with all of its messages on disk.
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 EVERYTHING = 1 << 62  # bytes
 LOAD_BYTES = 2 << 20
 WORTH_IT = 64  # messages; fewer are not paged out
-SMALL_GAP = 64  # holes that may stand for sequences that are gone
+SMALL_GAP = 64  # holes that may be created for messages that are gone
 SQUEEZED = 1 << 20  # bytes that a queue keeps when the whole broker is short of memory
-CHECKS_TIME = 0xFF  # the time slice is checked once for so many messages
+CHECKS_TIME = 0xFF  # the time slice is checked once per this many messages
 STORED_AT_ONCE = 50_000  # messages in the journal that leave memory in one time slice
 LOOK_AGAIN = 4096  # new messages before a lane that could not be paged out is checked again
 
@@ -60,14 +60,14 @@ class Pager:
         self.pages = pages
         self.limit = limit
         self.bytes = 0  # of content that is on disk only
-        self.paged_bodies: PagedBodySizes | None = None  # on queues that count bodies
-        self.leases: LeaseRanges | None = None  # of queues that had a lease
-        self._loading: set[int] = set()  # lanes
+        self.paged_bodies: PagedBodySizes | None = None  # if the queue counts bodies
+        self.leases: LeaseRanges | None = None  # if the queue had a lease
+        self._loading: set[int] = set()  # lanes that are being loaded
         self._chunks: dict[int, int] = {}  # by lane, messages in the last load
         self._tried: dict[int, tuple[int, int]] = {}  # by lane: (synced, tail) when nothing could leave
         self._waiting: list[Callable[[], None]] = []
-        self._dropped: set[tuple[int, int]] = set()  # (lane, sequence) of those that left while they were being read
-        self._read_expired: set[tuple[int, int]] = set()  # those that are read to be dead-lettered, or were recently
+        self._dropped: set[tuple[int, int]] = set()  # (lane, sequence) of messages that left while they were being read
+        self._read_expired: set[tuple[int, int]] = set()  # messages that are or were being read to be dead-lettered
         self.reads_expired = 0  # such reads in progress
 
     @property
@@ -78,7 +78,7 @@ class Pager:
     # ---- out
 
     def page_out(self, squeeze: bool) -> None:
-        """Remove from memory what is on disk, down to the limit; with ``squeeze``, spill the rest."""
+        """Remove messages that are on disk from memory, down to the limit; with ``squeeze``, spill the rest."""
         queue = self._queue
         here = sum([len(lane.ready) + len(lane.fresh) for lane in queue.lanes])
         if not here or not (squeeze or queue.stored):
@@ -88,14 +88,14 @@ class Pager:
         room = limit // average
         time_slice = queue.context.background.new_slice()
         for lane in reversed(queue.lanes):
-            lane.strip()  # or the holes in front would push out what was just loaded
+            lane.strip()  # otherwise holes in front would push out messages that were just loaded
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
             room = max(room - keep, 0)
             self._shrink(lane, keep, squeeze, time_slice)
         if time_slice.is_over:
             queue.touch()  # more messages may leave in the next tick
         if queue.stored and queue.bytes - self.elsewhere > limit:
-            queue.context.unsynced[queue] = None  # more can leave once they are on disk
+            queue.context.unsynced[queue] = None  # more messages can leave once they are on disk
 
     def _shrink(self, lane: Lane, keep: int, squeeze: bool, time_slice: TimeSlice) -> None:
         """Widen the stretch of the lane that is on disk only, to both sides, as far as possible."""
@@ -108,7 +108,7 @@ class Pager:
             return
         spilled: list[tuple[int, Message]] = []
         ready, fresh = lane.ready, lane.fresh
-        if lane.number not in self._loading:  # what is being read goes to the end of ``ready``
+        if lane.number not in self._loading:  # messages that are being read go to the end of ``ready``
             while len(ready) > keep and self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze):
                 self._leave(lane, lane.page_start - 1, ready.pop(), spilled)
                 if not len(ready) & CHECKS_TIME and time_slice.is_over:
@@ -126,7 +126,7 @@ class Pager:
             self._close_stretch(lane)
 
     def _page_out_stored(self, lane: Lane, synced: int) -> None:
-        """The most common case at once: the first of ``fresh`` are all in the journal and none needs a check."""
+        """The most common case, in one step: the first of ``fresh`` are all in the journal and none needs a check."""
         number = min(synced - lane.page_stop, len(lane.fresh), STORED_AT_ONCE)
         if number <= 0 or lane.holes or not self._queue.stored or self.paged_bodies is not None:
             return
@@ -140,7 +140,7 @@ class Pager:
         self.bytes += sum([len(message[0]) for message in leaving])
 
     def _open_stretch(self, lane: Lane, keep: int, synced: int, squeeze: bool) -> bool:
-        """Cut ``ready`` behind the last message that may leave, if enough may, and begin an empty stretch there."""
+        """Cut ``ready`` behind the last message that may leave, if enough may, and start an empty stretch there."""
         ready, fresh = lane.ready, lane.fresh
         while len(ready) > keep and (
             ready[-1] is HOLE or not self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze)
@@ -238,7 +238,7 @@ class Pager:
         self.tell_waiting()
 
     def tell_waiting(self) -> None:
-        """Call back what waits for a load: it is done, or will never be."""
+        """Run the callbacks that wait for a load: it is done, or will never be."""
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
@@ -267,29 +267,29 @@ class Pager:
             lane.ready.append(message)
 
     def _close_stretch(self, lane: Lane) -> None:
-        """Nothing of the lane is on disk only any more."""
+        """No message of the lane is on disk only any more."""
         if lane.ready and lane.page_stop - lane.page_start > SMALL_GAP:
-            return  # it closes when the front is gone
+            return  # the stretch is closed when the front is gone
         lane.close_stretch()
         if not any(each.page_stop for each in self._queue.lanes):
-            self._queue.bytes -= self.bytes  # sizes of expired messages are estimates: the rest is the error
+            self._queue.bytes -= self.bytes  # sizes of expired messages are estimates: the rest is their error
             self.forget_sizes()
         if lane.ready:
             self._queue.touch()
 
     def forget_sizes(self) -> None:
-        """Nothing is on disk only any more."""
+        """Reset the sizes, because no message is on disk only any more."""
         self.bytes = 0
         if self.paged_bodies is not None:
             self.paged_bodies.total = 0
 
     def lose_rest(self, lane: Lane) -> None:
-        """The disk has none of the messages that should be there: it was damaged, and that was logged."""
+        """The disk has none of the messages that should be there: it was damaged, which was logged."""
         lane.paged = 0
         self._close_stretch(lane)
 
     def when_loaded(self, call: Callable[[], None]) -> bool:
-        """Call back when the next stretch is loaded; False if there is none to wait for."""
+        """Call back when the next stretch is loaded; False if there is no stretch to wait for."""
         for lane in self._queue.lanes:
             self.fill(lane)
         if self._loading:
@@ -299,8 +299,8 @@ class Pager:
     # ---- without loading
 
     def expire(self, lane: Lane, sequence: int, known_size: int | None = None) -> int | None:
-        """Remove a message that is on disk only without reading it: its (estimated) size; None if it is gone, or
-        leased."""
+        """Remove a message that is on disk only without reading it; returns its (estimated) size, or None if it is gone
+        or leased."""
         if self.leases is not None and self.leases.misses(lane.number, sequence):
             return None
         size = self.pages.size_of(self._queue.id, lane.number, sequence)
@@ -332,14 +332,14 @@ class Pager:
         return size
 
     def forget_read_expired(self) -> None:
-        """Forget those that have left the disk as well, and so cannot be loaded by mistake any more."""
+        """Forget messages that have left the disk as well, and so can no longer be loaded by mistake."""
         if not self.reads_expired:
             self._read_expired = {
                 place for place in self._read_expired if self.pages.size_of(self._queue.id, *place) is not None
             }
 
     def drop_first(self, lane: Lane) -> tuple[int, int] | None:
-        """Remove the first message that is on disk only: its sequence and size; None if there is none."""
+        """Remove the first message that is on disk only; returns its sequence and size, or None if there is none."""
         found = self.next_stretch(lane, lane.page_start)
         if not lane.paged or found is None:
             return None
@@ -347,7 +347,7 @@ class Pager:
         return None if size is None else (found[0], size)
 
     def purge(self, lane: Lane) -> int:
-        """Drop everything that is on disk only: how many messages."""
+        """Drop everything that is on disk only; returns the number of messages."""
         number = lane.paged
         if lane.page_stop:
             self.pages.drop(self._queue.id, lane.number, lane.page_start, lane.page_stop - lane.page_start)
@@ -360,7 +360,7 @@ class Pager:
         return self.leases
 
     def withhold(self, lane: Lane, first: int, stop: int) -> tuple[int, int]:
-        """Exclude a range that was leased before the restart: messages and bytes. No new message gets such a
+        """Exclude a range that was leased before the restart; returns messages and bytes. No new message gets such a
         sequence."""
         total = size = 0
         for each in self.pages.stretches(self._queue.id, lane.number, first, stop, EVERYTHING):
@@ -376,7 +376,7 @@ class Pager:
         return total, size
 
     def return_unread(self, lane: Lane, stretch: Stretch) -> None:
-        """Leased messages that were never taken from the stretch on disk wait there again."""
+        """Make leased messages that were never taken from the stretch on disk wait there again."""
         lane.paged += stretch.number
         self.bytes += stretch.size
 
@@ -384,7 +384,7 @@ class Pager:
         return lane.number in self._loading
 
     def is_untouched(self, lane: Lane) -> bool:
-        """Nothing of the stretch on disk was ever leased, and no message of the lane was requeued."""
+        """Whether no message of the stretch on disk was ever leased, and no message of the lane was requeued."""
         return self.leases is None and not self.pages.has_tries(self._queue.id, lane.number)
 
     def is_leased(self, lane: Lane, sequence: int) -> bool:

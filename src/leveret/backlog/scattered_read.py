@@ -1,7 +1,7 @@
 """Reads messages that are scattered over a lane on disk.
 
-There may be thousands, anywhere in the lane: neighbours are read together, one stretch after the other, so that neither
-the reader nor memory is flooded.
+There may be thousands, anywhere in the lane: neighbours are read together, one stretch after the other, to limit the
+load of the reader and the use of memory.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from itertools import islice
 
 from leveret.store.pages import Loaded, Pages
 
-STRETCH = 512  # messages; each is processed when it was read, which takes its time
+STRETCH = 512  # messages; each is processed after it was read, which takes some time
 STRETCH_BYTES = 1 << 20
 SMALL_GAP = 64  # sequences: reading these unnecessarily is cheaper than a second read
 
 
 class ScatteredRead:
-    """Reads some messages of one lane. ``take`` gets them as they are read, with the sequences that were not found;
-    ``over`` is called once at the end."""
+    """Reads some messages of one lane. ``take`` is called with messages as they are read, and with the sequences that
+    were not found; ``over`` is called once at the end."""
 
     __slots__ = ("_is_reading", "_is_running", "_lane", "_over", "_pages", "_queue", "_take", "_wanted")
 
@@ -42,7 +42,7 @@ class ScatteredRead:
         self._is_running = False
 
     def go_on(self) -> None:
-        """Called again by each answer; a reader that answers at once must not nest these calls."""
+        """Called again after each read; if a reader answers at once, these calls must not nest."""
         if self._is_running:
             return
         self._is_running = True

@@ -1,10 +1,10 @@
 """Visits all waiting messages of a queue without consuming them, including those that are on disk only.
 
 A walk visits the messages in the order in which they would be delivered, some at a time (``step``), so that a queue of
-millions never holds the loop. Messages on disk only are read ahead in the worker; ``step`` returns False meanwhile, and
-``on_progress`` is called when it can continue. Messages that arrive or leave during the walk may be visited or not;
-none is visited twice unless it was returned in between. The visitor returns whether it takes the message: such a
-message leaves its lane and keeps its place in the log until the visitor releases it.
+millions never blocks the loop. Messages on disk only are read ahead in the worker; until they are read ``step`` returns
+False, and ``on_progress`` is called when it can continue. Messages that arrive or leave during the walk may be visited
+or not; none is visited twice unless it was returned in between. The visitor returns whether it takes the message: such
+a message leaves its lane and keeps its place in the log until the visitor releases it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ STEP = 500  # messages
 READ_BYTES = 1 << 20
 COPIED = 4_096  # messages in memory that are copied at once
 
-Visitor = Callable[[int, Waiting], bool]  # (lane, (sequence, delivery count, message)): whether it takes the message
+Visitor = Callable[[int, Waiting], bool]  # (lane, (sequence, delivery count, message)) -> whether it takes the message
 Glance = Callable[[Sequence[int], list[Message]], None]  # (sequences, messages): they stay in the queue
 
 
 class Walk:
-    """``first`` and ``stop`` limit the sequences. A caller that takes nothing may pass a ``glance``: it gets many
-    messages at once, none of them delivered before, instead of ``visit`` for each."""
+    """``first`` and ``stop`` limit the sequences. A caller that takes nothing may pass a ``glance``: it is called with
+    many messages at once, none of them delivered before, instead of ``visit`` with each message."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Walk:
         self._first, self._last_stop = first, stop
         self._lanes = deque(reversed(queue.lanes))
         self._returned: list[Waiting] | None = None  # of the current lane, not visited yet
-        self._still_returned: set[int] | None = None  # ids of those that are still there
+        self._still_returned: set[int] | None = None  # object ids of those that are still in the lane
         self._at = 0  # the next sequence of the current lane
         self._stop = 0  # the end of the lane when the walk reached it
         self._line = DequeReader()
@@ -62,7 +62,7 @@ class Walk:
         self.enough = False  # set by the visitor: no more messages in this step
 
     def step(self, most: int = STEP) -> bool:
-        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
+        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at the end."""
         looked = 0
         self.enough = False
         self._still_returned = None
@@ -74,14 +74,14 @@ class Walk:
         return not self._is_reading and not self.is_over
 
     def _look(self, lane: Lane, most: int) -> int:
-        """Visit one message, if there is one at this place, or several consecutive ones: how many."""
+        """Visit the message at this place, if there is one, or several consecutive messages; returns how many."""
         if self._returned is None:
             self._returned = sorted(lane.returned, key=lambda waiting: -waiting[0])
             self._at = max(lane.head, self._first)
             self._stop = lane.tail if self._last_stop is None else min(lane.tail, self._last_stop)
         if self._returned:
             waiting = self._returned.pop()
-            if self._still_returned is None:  # once a step: after a crash it may hold a whole backlog
+            if self._still_returned is None:  # built once per step: after a crash ``returned`` may hold a whole backlog
                 self._still_returned = set(map(id, lane.returned))
             if id(waiting) in self._still_returned and self._is_asked_for(waiting[0]):
                 self._meet(lane, waiting)
@@ -110,7 +110,7 @@ class Walk:
         self._at += 1
         if not 0 <= index < len(messages):
             return 1
-        # A copy does not show messages that left since; if there are no holes, none did.
+        # A copy still contains messages that have left since; without holes, none has left.
         message = messages[index] if lane.holes else self._line.at(messages, index, self._at - 1)
         if message is not HOLE:
             self._meet(lane, (self._at - 1, 0, message))
@@ -172,12 +172,12 @@ class DequeReader:
     """Reads a deque from some index on.
 
     Indexing the middle of a deque takes time proportional to its distance from the ends. So some messages are copied at
-    once, and as long as the deque does not change, an iterator continues with the next ones.
+    once, and as long as the deque does not change, an iterator continues with the next messages.
     """
 
     def __init__(self) -> None:
         self._copied: list[Message] = []
-        self._first = 0  # the sequence of the first of them
+        self._first = 0  # the sequence of the first copied message
         self._messages: deque[Message] | None = None
         self._rest: Iterator[Message] = iter(())
 

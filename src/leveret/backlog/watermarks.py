@@ -1,9 +1,9 @@
-"""Calls back when all messages that were in a queue at some moment have left it.
+"""Calls back when all messages that were in a queue at a given moment have left it.
 
 A mark stores the tails of the lanes and how many messages the queue had: ready, unacknowledged or waiting for a retry.
 Each release of a message from before the mark decrements that number; later messages do not count. A message that
-returns to its place is not released, so its mark keeps waiting. The cost is one comparison per release, only on queues
-that have a mark.
+returns to its place is not released, so its mark continues to wait. The cost is one comparison per release, only on
+queues that have a mark.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Mark:
             return
         if size:
             self._left -= min(number, tail - sequence)
-        else:  # a stretch was purged, parts of which were gone before: only unacknowledged messages are left
+        else:  # a stretch was purged that was partly gone before: only unacknowledged messages are left
             self._left = min(self._left, self._queue.unsettled)
         self._check()
 
     def look(self) -> None:
-        """After a drain: no more can be left than the queue has, even if a damaged disk lost some."""
+        """Called after a drain: no more can be left than the queue has, even if a damaged disk lost some messages."""
         pager = self._queue.pager
         if not self.is_over and not (pager is not None and pager.reads_expired):
             self._left = min(self._left, self._queue.outstanding)
@@ -87,7 +87,7 @@ class Watermarks:
         over()
 
     def look(self, queue: Backlog) -> None:
-        """The queue was drained (called as an observer)."""
+        """Called as an observer after the queue was drained."""
         if self._unsettled and queue.pager is not None and not queue.pager.reads_expired:
             unsettled, self._unsettled = self._unsettled, []
             for over in unsettled:

@@ -1,6 +1,6 @@
 """The permissions of one user in one virtual host, compared with the permission rules.
 
-Every protocol checks here and refuses with the same texts. No other module looks permissions up
+All protocols check permissions here and refuse with the same error texts. No other module looks up permissions
 (tests/test_architecture.py).
 """
 
@@ -25,14 +25,14 @@ DEFAULT_EXCHANGE = "amq.default"  # the name under which permissions on the exch
 
 
 def in_process_access(vhost: Vhost) -> UserAccess:
-    """For code in the broker's process, which permissions do not limit."""
+    """Access for code in the broker's process, which is not limited by permissions."""
     permissions = Permissions()
     permissions.set("", vhost.name, EVERYTHING, EVERYTHING, EVERYTHING)
     return UserAccess(permissions, vhost, "", (IMPERSONATOR,))
 
 
 def access_to(broker: Broker, vhost: str, user: User) -> UserAccess:
-    """For a client that opens a connection to a virtual host; NotAllowed unless the user has permissions there."""
+    """Access for a client that opens a virtual host; NotAllowed unless the user has permissions there."""
     found = broker.vhosts.get(vhost)
     if found is None:
         raise NotAllowed(f"vhost {vhost} not found")
@@ -82,12 +82,12 @@ class UserAccess(NamedTuple):
         return self.permissions.permits(self.user, self.vhost.name, kind, name)
 
     def has_any(self, name: str) -> bool:
-        """One permission of any kind is enough to learn whether the object exists."""
+        """Whether the user has any permission on the object: one is enough to see that the object exists."""
         return any(self.has(kind, name) for kind in KINDS)
 
     def pool(self, name: str) -> Pool | None:
         """The pool of this name. None as well if the user has no permission on the name or a queue of the pool: using
-        the name is then refused like that of any queue, which does not reveal whether there is a pool."""
+        the name is then refused like any queue name, which does not reveal whether the pool exists."""
         found = self.vhost.pools.get(name)
         if found is None or not (self.has_any(name) or any(self.has_any(queue.name) for queue in found.local())):
             return None

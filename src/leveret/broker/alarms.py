@@ -1,18 +1,18 @@
-"""How much memory is too much: the high watermark above which publishers are blocked, and half of it, where queues page
+"""The memory alarm: the high watermark, above which publishers are blocked, and half of it, above which queues page
 out.
 
-Two readings are compared with the watermark. The gauge counts every queue's view of a message and what else is kept for
-clients (broker/memory_users.py); fan-out makes it too large, since queues share the bodies. The resident size of the
-process includes what the allocator has not given back, so it may stay high after the messages are gone.
+Two readings are compared with the watermark. The gauge counts a message once per queue, and other data kept for clients
+(broker/memory_users.py); with fan-out it is too high, because queues share the bodies. The resident size of the process
+includes memory that the allocator has not returned to the system, so it may stay high after the messages are gone.
 
 - The alarm is raised when both are above the watermark, and ends when one of them has fallen to 90 % of it.
 - It is also raised when the resident size alone is above 120 % of the watermark, whatever the gauge shows: something
-  that is not counted uses memory. This one ends at 95 % of that limit. Memory that is free and still resident is given
-  back before and meanwhile (``wants_trim``). What remains resident for half a minute although no more than the
-  watermark is counted, and does not grow, is taken for fragmentation: it does not block publishers for ever.
+  that is not counted uses memory. This alarm ends at 95 % of that limit. Memory that is free but still resident is
+  returned to the system before and during it (``wants_trim``). If the resident size stays high for half a minute and
+  does not grow, while the gauge is within the watermark, that counts as fragmentation: publishers are unblocked.
 
-The limit of the resident size is never below what the process used when it started and some more, or a low watermark
-would block publishers from the start. A process that is more than the broker is not measured (``baseline`` is None).
+The limit of the resident size is never below the size at the start plus some headroom; otherwise a low watermark would
+block publishers from the start. A process that runs more than the broker is not measured (``baseline`` is None).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from leveret.logs import get_log
 CALM = 0.9
 RESIDENT = 1.2  # of the watermark
 RESIDENT_CALM = 0.95
-HEADROOM = 64 << 20  # bytes above the resident size at the start that are never too much
-PATIENCE = 60  # looks, of which there are two a second
+HEADROOM = 64 << 20  # bytes above the resident size at the start that never raise the alarm
+PATIENCE = 60  # checks; there are two per second
 
 EXCEEDED = "memory high watermark exceeded"
 Listener = Callable[[str, Mapping[str, object]], None]
@@ -40,16 +40,16 @@ class MemoryAlarm:
         resident: Callable[[], int | None],
         baseline: int | None = None,
     ) -> None:
-        self.shortage = 0  # above this, queues hold as little as they can
+        self.shortage = 0  # above this, queues keep as little as possible in memory
         self.high_watermark = high_watermark
         self.raised = False
-        self.wants_trim = False  # much is resident that is not in use: the allocator should give it back
+        self.wants_trim = False  # much resident memory is not in use: the allocator should return it to the system
         self._baseline = baseline
         self._is_over = False  # the resident size is above its limit
-        self._over_for = 0  # looks
-        self._largest = 0  # resident size meanwhile
-        self._seen: int | None = None  # resident size at the last look
-        self._tolerated = 0  # resident size that is taken for fragmentation
+        self._over_for = 0  # checks
+        self._largest = 0  # the largest resident size during these checks
+        self._seen: int | None = None  # resident size at the last check
+        self._tolerated = 0  # resident size that is treated as fragmentation
         self._gauge = gauge
         self._resident = resident
 
@@ -63,7 +63,7 @@ class MemoryAlarm:
         self.shortage = high_watermark // 2
 
     def check_shortage(self) -> bool:
-        """True if it began just now. Both readings must be high: queues that share bodies need not page them out."""
+        """Whether a shortage began now. Both readings must be high: queues that share bodies need not page them out."""
         gauge = self._gauge
         before, limit = gauge.is_short, self.shortage * (CALM if gauge.is_short else 1)
         gauge.is_short = gauge.total > limit and (self._seen is None or self._seen > limit)
@@ -72,12 +72,12 @@ class MemoryAlarm:
     def used(self) -> int:
         counted = self._gauge.total
         if counted <= self.high_watermark * CALM:
-            return counted  # spares asking the system as long as there is nothing to decide
+            return counted  # avoids a system call while there is nothing to decide
         resident = self._resident()
         return counted if resident is None else min(counted, resident)
 
     def look(self, resident: int | None) -> None:
-        """The current resident size; called regularly, whatever the gauge shows."""
+        """Check the current resident size; called regularly, whatever the gauge shows."""
         self._seen = resident
         if resident is None or self._baseline is None:
             return
@@ -105,7 +105,7 @@ class MemoryAlarm:
         return EXCEEDED if not self._is_over else f"{EXCEEDED} by the resident size of the process"
 
     def check(self) -> bool:
-        """Read the gauge; True if the alarm was raised or calmed just now."""
+        """Read the gauge; True if the alarm was raised or cleared just now."""
         used = self.used()
         before = self.raised
         if used > self.high_watermark or self._is_over:

@@ -19,7 +19,7 @@ BUDGET = 0.008  # seconds for all steps in one tick
 
 class BackgroundTask(Protocol):
     def step(self) -> bool:
-        """Work for about one slice; False if there is nothing more to do, ever or until it is started again."""
+        """Work for about one slice; False if there is nothing more to do unless the task is started again."""
 
 
 class BackgroundTasks:
@@ -29,13 +29,13 @@ class BackgroundTasks:
         self.wake = wake
         self._work_time = work_time
         self._begun = 0.0  # seconds that first steps have taken in this tick
-        self.under_way: dict[BackgroundTask, None] = {}  # in the order in which they get slices
+        self.under_way: dict[BackgroundTask, None] = {}  # the tasks, in the order in which they get slices
 
     def new_slice(self, seconds: float = SLICE) -> TimeSlice:
         return TimeSlice(self._work_time, seconds)
 
     def begin(self, task: BackgroundTask) -> None:
-        """The first step now, unless those of others have used up the budget of this tick; the rest in later ticks."""
+        """Run the first step now, unless first steps of other tasks used up the budget; the rest in later ticks."""
         if self._begun < BUDGET:
             start = self._work_time()
             is_under_way = task.step()
@@ -53,14 +53,14 @@ class BackgroundTasks:
             self.wake()
 
     def finish(self, kind: type) -> None:
-        """Finish all tasks of this kind, however long it takes: the broker stops."""
+        """Finish all tasks of this kind, however long it takes: the broker is stopping."""
         for task in [each for each in self.under_way if isinstance(each, kind)]:
             while task.step():
                 pass
             del self.under_way[task]
 
     def run(self) -> None:
-        """One step of each task that is under way, within the budget."""
+        """Run one step of each task that is under way, within the budget."""
         budget = self.new_slice(BUDGET)
         for task in list(self.under_way):
             self.under_way.pop(task, None)
@@ -73,7 +73,7 @@ class BackgroundTasks:
 
 
 class NextTick:
-    """A background task of one step: a call."""
+    """A background task with a single step: one call."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call

@@ -70,7 +70,7 @@ class Broker:
         self.stream_disk = stream_disk or MemoryDisk()
         self.stream_workers = StreamWorkers()
         self.events = Events()
-        self.alarms: dict[str, str] = {}  # raised ones, with the reason that is sent to publishers
+        self.alarms: dict[str, str] = {}  # the raised alarms, with the reason that is sent to publishers
         self.gauge = MemoryGauge()
         if pages is not None:
             pages.listener = self
@@ -94,13 +94,13 @@ class Broker:
         self.policies = Policies(self.vhost, self.record, self.background, self.plugins)
         self.dirty: list[Drainable] = []
         self._unsynced: dict[Drainable, None] = {}
-        self.outgoing: list[Outgoing] = []  # with output to write
+        self.outgoing: list[Outgoing] = []  # connections with output to write
         self._loop: EventLoop = NoLoop()
-        self.awaiting: dict[AwaitsReceipt, None] = {}  # waiting for receipts of the log, to send confirms for example
+        self.awaiting: dict[AwaitsReceipt, None] = {}  # wait for receipts of the log, to send confirms for example
         self.last_granted = GRANTED
-        self.is_lost = False  # the store is read-only: nothing more is granted
+        self.is_lost = False  # the store is read-only: no more receipts are granted
         log.listener = self
-        self.is_stopping = False  # auto-delete queues that are durable are not deleted with their consumers
+        self.is_stopping = False  # durable auto-delete queues are not deleted with their consumers
         self.flushed = GRANTED  # receipts up to this one were passed to the log's writer
         self._records = True
         self.leases = LeaseBook(self)
@@ -156,7 +156,7 @@ class Broker:
         return found
 
     def delete_vhost(self, name: str) -> None:
-        """Delete it with everything in it, and close its connections."""
+        """Delete the virtual host with everything in it, and close its connections."""
         vhost = self.vhost(name)
         vhost.policies.forget_exchanges()
         self.record(Drop(VhostRow, (name,)))
@@ -183,7 +183,7 @@ class Broker:
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """Within this context nothing is recorded: the declared objects are on disk already."""
+        """A context in which nothing is recorded, because the declared objects are on disk already."""
         self._records = self.memory_users.definitions.is_bounded = False
         try:
             yield
@@ -254,7 +254,7 @@ class Broker:
             self.wake()
 
     def release_waiting(self) -> None:
-        """At shutdown: end everything that waits for the disk."""
+        """At shutdown: release everything that waits for the disk."""
         waiting, self.awaiting = self.awaiting, {}
         for each in waiting:
             each.lost()
@@ -282,7 +282,7 @@ class Broker:
         self._loop.wake()
 
     def tick(self) -> None:
-        """Deliver from touched queues, then write. What exceeds a burst limit is left for the next tick."""
+        """Deliver from touched queues, then write. Work that exceeds a burst limit is left for the next tick."""
         self.routing_work.spent = 0
         self.background.new_tick()
         if self.dirty:
@@ -299,7 +299,7 @@ class Broker:
                     self.dirty[:0] = touched[number:]  # first in the next tick
                     break
         if self._under_way:
-            self.background.run()  # requests another tick while there are any
+            self.background.run()  # requests another tick while tasks are under way
         self.flushed = self.log.issued
         self.log.flush()
         if self.outgoing:
@@ -327,18 +327,18 @@ class Broker:
         if memory.check_shortage():
             for vhost in self.vhosts.values():
                 for queue in vhost.every_queue():
-                    queue.touch()  # pages out what it can
+                    queue.touch()  # pages out as much as possible
         if memory.check():
             used = {"used": memory.used(), "high_watermark": memory.high_watermark}
             self.set_alarm("memory", memory.reason, **used)
 
     def spill_refused(self, size: int) -> None:
-        """Count bytes that the spill could not write and keeps in memory (below 0: released): no queue counts them."""
+        """Count bytes that the spill could not write and keeps in memory (negative: released); no queue counts them."""
         self.gauge.used += size
         self.check_memory()
 
     def set_alarm(self, name: str, reason: str | None, **facts: object) -> None:
-        """Raise an alarm, or clear it (no reason). A connection is blocked when it publishes during an alarm."""
+        """Raise an alarm, or clear it (reason None). A connection is blocked when it publishes during an alarm."""
         if reason == self.alarms.get(name):
             return
         if reason is not None:

@@ -1,6 +1,6 @@
 """An authorised caller: a user in a virtual host, and the operations that every protocol offers.
 
-Each operation checks the permissions that it needs (broker/permission_rules.py), then does it. AMQP, STOMP, the HTTP
+Each operation checks the permissions that it needs (broker/permission_rules.py), then runs. AMQP, STOMP, the HTTP
 API and in-process use are adapters over a Caller: they add frames or JSON, and decide when to answer.
 
 Messages are published, fetched and settled by a channel (session/) or a LocalSession (broker/local.py), which get the
@@ -40,7 +40,7 @@ class Caller:
     __slots__ = ("access", "owner", "vhost")
 
     def __init__(self, access: UserAccess, owner: object | None = None) -> None:
-        """``owner``: the connection or session that exclusive queues belong to. Without one, all of them are locked."""
+        """``owner``: the connection or session that owns exclusive queues; None: every exclusive queue is locked."""
         self.access = access
         self.owner = owner
         self.vhost: Vhost = access.vhost
@@ -70,7 +70,7 @@ class Caller:
         self.vhost.delete_exchange(name, if_unused=if_unused)
 
     def exchange_to_publish(self, name: str, key: str) -> Exchange:
-        """AMQP channels call it once per route. ``check_properties`` checks the rest of a message."""
+        """AMQP channels call this once per route. ``check_properties`` checks the rest of a message."""
         self.access.check("publish", name, keys=(key,))
         exchange = self.vhost.exchange(name)
         if exchange.internal:
@@ -90,17 +90,17 @@ class Caller:
     def declare_queue(
         self, name: str = "", *, arguments: Arguments = NO_ARGUMENTS, **flags: Unpack[QueueFlags]
     ) -> DeclaredQueue:
-        """Without a name the queue gets a generated one."""
+        """Without a name the queue gets a generated name."""
         self.access.check("declare queue", name or GENERATED_NAME, arguments=arguments)
         return self.vhost.declare_queue(name, arguments=arguments, owner=self.owner, **flags)
 
     def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> DeclaredQueue:
-        """An existing queue, to consume, get, browse or another operation that this user may do."""
+        """An existing queue, for consuming, getting, browsing or another operation that this user is allowed to do."""
         self.access.check(operation, name, arguments=arguments)
         return self.vhost.queue(name, self.owner)
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """The number of messages that were deleted with it."""
+        """Delete the queue; returns the number of messages that were deleted with it."""
         self.access.check("delete queue", name)
         return self.vhost.delete_queue(name, if_unused=if_unused, if_empty=if_empty, owner=self.owner)
 
@@ -128,8 +128,8 @@ class Caller:
 
 
 class Getters:
-    """The messages that a channel or local session fetches with basic.get: one holder for each queue that they came
-    from, beside the holders that are consumers."""
+    """The messages that a channel or local session fetches with basic.get: one holder for each source queue, besides
+    the holders that are consumers."""
 
     __slots__ = ("_holders", "_unacked")
 
@@ -138,7 +138,7 @@ class Getters:
         self._holders: dict[str, Holder] = {}
 
     def get(self, queue: DeclaredQueue, getter: object, *, auto_ack: bool) -> tuple[int, GetResult] | None:
-        """The first message with its delivery tag; None if the queue is empty. ``getter``: for the trace."""
+        """The first message with its delivery tag; None if the queue is empty. ``getter`` appears in the trace."""
         taken = queue.get(auto_ack, getter)
         if taken is None:
             return None

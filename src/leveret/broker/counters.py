@@ -11,12 +11,12 @@ class ExchangeCounters:
 
     def __init__(self) -> None:
         self.published = 0  # messages
-        self.unroutable = 0  # of these, routed to no queue
-        self.returned = 0  # of these, returned to the publisher
+        self.unroutable = 0  # of the published messages: routed to no queue
+        self.returned = 0  # of the published messages: returned to the publisher
 
     @property
     def routed(self) -> int:
-        """Of these, routed to at least one queue."""
+        """Of the published messages: routed to at least one queue."""
         return self.published - self.unroutable
 
     def absorb(self, other: ExchangeCounters) -> None:
@@ -39,13 +39,13 @@ class VhostCounters:
     )
 
     def __init__(self) -> None:
-        self.queues_declared = 0  # including those that already existed
+        self.queues_declared = 0  # including queues that already existed
         self.queues_created = 0
         self.queues_deleted = 0
         self.past_queues = QueueCounters()
         self.past_exchanges = ExchangeCounters()
         self.confirm_wanted = 0  # publishes on closed channels in confirm mode
-        self.confirmed = 0  # of these, answered
+        self.confirmed = 0  # of these publishes: confirmed or rejected
 
     def queue_gone(self, counters: QueueCounters) -> None:
         self.queues_deleted += 1

@@ -1,7 +1,7 @@
-"""Which queues the dead letters of a queue can reach, according to the topology, never to message headers.
+"""The queues that the dead letters of a queue can reach, according to the topology, never to message headers.
 
 A queue has a dead-letter exchange and perhaps a dead-letter routing key. With a key, routing it gives the queues.
-Without one, or where an exchange routes by more than the key, every queue behind the exchange may be reached.
+Without a key, or if an exchange routes by more than the key, every queue behind the exchange may be reached.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from leveret.broker.vhost import Vhost
 from leveret.routing.bounds import RoutingRefused
 from leveret.routing.exchange import Exchange
 
-MOST_QUEUES = 1_000  # reached from one queue; further ones are left out
+MOST_QUEUES = 1_000  # reached from one queue; further queues are left out
 
 
 class Reach(NamedTuple):

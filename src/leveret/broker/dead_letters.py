@@ -1,12 +1,12 @@
-"""Dead-lettering: messages are routed on with RabbitMQ's headers, in one group of the log with their removal.
+"""Dead-lettering: messages are republished with RabbitMQ's headers, in one group of the log with their removal.
 
-As in RabbitMQ, ``x-death`` has one entry for each (queue, reason), the latest first, with a count; the first one is
-also in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The per-message expiration is removed (and kept in the
-entry), or the message would expire in the next queue as well. A message that would reach a queue again where it was
-dead-lettered, without a rejection in between, is in a cycle and is dropped.
+As in RabbitMQ, ``x-death`` has one entry for each (queue, reason), the latest first, with a count; the first is also
+in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The per-message expiration is removed (and kept in the
+entry); otherwise the message would expire in the next queue as well. A message that would return to a queue where it
+was dead-lettered before, without a rejection in between, is in a cycle and is dropped.
 
-A message for a queue that answers later keeps its place in its old queue until that queue has it; meanwhile it is
-neither ready nor unacknowledged (broker/remote_writes.py).
+A message for a queue that answers later keeps its place in its old queue until the new queue has it; until then it
+is neither ready nor unacknowledged (broker/remote_writes.py).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Letter(NamedTuple):
 class DeadLetters:
     """The dead letters of one virtual host.
 
-    Messages that differ only in their bodies are often dead-lettered together, and share one letter. Those that differ
-    in their properties share the encoded headers, which are appended to their own, and the route.
+    Messages that differ only in their bodies are often dead-lettered together, and share one letter. Messages that
+    differ in their properties share the route and the encoded headers, which are appended to their own headers.
     """
 
     def __init__(self, vhost: Vhost, clock: Clock) -> None:
@@ -68,11 +68,11 @@ class DeadLetters:
         self._addresses: dict[tuple[str, str, int, int], Address] = {}
         self._routes: RouteCache[tuple[str, str, str, str], Route] = RouteCache(vhost, MOST_ADDRESSES)
         self._last_headers: tuple[tuple[object, ...], bytes] = ((), b"")  # the last encoded headers, and their key
-        self._logged_cycles: set[str] = set()  # queues whose cycle was logged
+        self._logged_cycles: set[str] = set()  # queues for which a cycle was logged
         self._log = get_log("broker")
 
     def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
-        """Route each message on and remove it from its queue: after a crash both have happened, or neither."""
+        """Republish each message and remove it from its queue: after a crash both have happened, or neither."""
         target = queue.options.dead_letter
         assert target is not None
         with self._vhost.queue_context.log.group():
@@ -88,7 +88,7 @@ class DeadLetters:
                 return True
             if letter.is_for_all or len(stretch) == 1:
                 return self._deliver(queue, letter, stretch)
-        except LeveretError as problem:  # too large headers, or a read-only store
+        except LeveretError as problem:  # the headers are too large, or the store is read-only
             self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
             return True
         leaving = [dead for dead in stretch if self._forward(queue, reason, target, [dead])]
@@ -180,7 +180,7 @@ class DeadLetters:
     def _entries(
         self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]
     ) -> list[Death]:
-        """The entries of x-death with this one as the latest."""
+        """The entries of x-death with the current dead-lettering as the latest."""
         entries = _deaths(properties.headers or {})
         same = [entry for entry in entries if entry.get("queue") == queue and entry.get("reason") == reason]
         if same:
@@ -249,7 +249,7 @@ def _deaths(headers: Mapping[str, FieldValue]) -> list[Death]:
 
 
 def has_first_death(headers: Mapping[str, FieldValue]) -> bool:
-    """Whether ``x-death`` has an entry for the first death in the headers. Clients may send any of them."""
+    """Whether ``x-death`` has an entry for the first death in the headers. Clients may send any of these headers."""
     first = [headers.get(name) for name in FIRST_DEATH[:2]]
     return any([death["queue"], death["reason"]] == first for death in _deaths(headers))
 

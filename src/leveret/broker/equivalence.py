@@ -1,4 +1,4 @@
-"""Checks of a declaration: whether it is allowed, and equivalent to what exists. The error names the difference."""
+"""Checks of a declaration: whether it is allowed and equivalent to the existing object. Errors name the difference."""
 
 from __future__ import annotations
 

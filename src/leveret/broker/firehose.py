@@ -87,5 +87,5 @@ def property_table(properties: Properties) -> dict[str, Any]:
 
 
 def cut(key: str) -> str:
-    """The prefix and a long name of an exchange or queue may be longer than a routing key."""
+    """Shorten the key: the prefix and the name of an exchange or queue may be longer than a routing key together."""
     return key.encode()[:LONGEST_KEY].decode(errors="ignore")

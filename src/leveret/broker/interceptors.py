@@ -1,4 +1,4 @@
-"""Channel interceptors: code of plugins and applications that sees a method before the channel handles it.
+"""Channel interceptors: code of plugins and applications that is called with a method before the channel handles it.
 
 An interceptor receives the context and the decoded method and returns the method to handle: the same one, changed or
 not, or another of the same class. To refuse the method it raises an AmqpError. Interceptors of one method run in the
@@ -28,7 +28,7 @@ Interceptor = Callable[[InterceptContext, Method], Method]
 class Interceptors:
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._by_method: dict[tuple[int, int], list[Interceptor]] = {}
-        self._last: dict[tuple[int, int], int] = {}  # how many of them were registered as last
+        self._last: dict[tuple[int, int], int] = {}  # how many interceptors were registered as last
         self._on_change = on_change
 
     def register(self, method: type[Method], interceptor: Interceptor, *, last: bool = False) -> Callable[[], None]:

@@ -5,7 +5,7 @@ reclaim, paging and backup include them. They are created when first needed.
 
 - ``amq.leveret.schedule``: scheduled messages that are not due yet (broker/schedules.py)
 - ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/hold.py)
-- ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (deduplication_log.py)
+- ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (queues/duplicates.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
 """
 
@@ -39,12 +39,12 @@ class InternalQueues:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.queues: dict[str, ClassicQueue] = {}
-        self._traces: dict[int, DeduplicationLog] = {}  # by the queue whose trace it is
+        self._traces: dict[int, DeduplicationLog] = {}  # by the id of the deduplicating queue
 
     # ---- queues
 
     def open(self, name: str, options: QueueOptions, context: QueueContext, id_: int | None = None) -> ClassicQueue:
-        """Create it, with its id from before the restart or with a new one."""
+        """Create an internal queue, with its id from before the restart or with a new id."""
         if id_ is None:
             id_ = self._new_row(name)
         queue = ClassicQueue(Declaration(id_, name, self._vhost.name, options, durable=True), context)
@@ -70,7 +70,7 @@ class InternalQueues:
         return DeduplicationLog(id_, name, context.log, context.pages)
 
     def forget_trace(self, queue: DeclaredQueue) -> None:
-        """The queue is deleted."""
+        """Delete the deduplication log of a deleted queue."""
         trace = self._traces.get(queue.id)
         if trace is not None:
             self._vhost.record(Drop(QueueRow, (trace.id,)))
@@ -108,7 +108,7 @@ class InternalQueues:
         queue.die()
 
     def remove_all(self) -> None:
-        """The virtual host is deleted; its other queues are gone already."""
+        """Remove the internal queues of a deleted virtual host; its other queues are gone already."""
         for queue in self.queues.values():
             self._vhost.record(Drop(QueueRow, (queue.id,)))
             queue.die()

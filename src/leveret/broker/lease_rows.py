@@ -16,7 +16,7 @@ from leveret.errors import StoreError
 LEASE, CONSUMER = "lease", "lease-consumer"  # components
 FORMAT = 1
 HEAD = Struct("<BQQd")  # format, messages, bytes, since
-RUN = Struct("<BQIB")  # lane, sequence, number, whether it was delivered before
+RUN = Struct("<BQIB")  # lane, sequence, number, whether the messages were delivered before
 
 
 class LeaseName(NamedTuple):
@@ -25,7 +25,7 @@ class LeaseName(NamedTuple):
     consumer: str
 
     def __str__(self) -> str:
-        return f"{self.queue}/{self.number}/{self.consumer}"  # the consumer last: it may have any characters
+        return f"{self.queue}/{self.number}/{self.consumer}"  # the consumer is last: it may contain any character
 
 
 class ConsumerName(NamedTuple):

@@ -1,14 +1,14 @@
-"""The book of leases: which messages of which queue are leased to which consumer, so that a lease can be repeated.
+"""The table of leases: which messages of which queue are leased to which consumer, so that a lease can be repeated.
 
 Theory of operation. A consumer is a name, not a connection. It requests lease n + 1 after lease n; until that is
 committed, requesting it again returns the same messages. Leases are rows of the definitions (broker/lease_rows.py),
 which the writer commits before any message of the same batch. So a crash leaves one of these states:
 
-    take      the row of the lease. Without it the messages are still in their queue.
-    commit    first the row "committed up to n", which makes the messages count as acknowledged. Then they
-              are settled in the journal, some in each tick; when that is granted, by the queue's own log if it has
-              one, the rows of the leases go.
-    release   first the rows go, then the messages come back, some in each tick.
+    take      the row of the lease is written. Without this row the messages are still in their queue.
+    commit    the row "committed up to n" is written first: from then on the messages count as acknowledged. Then they
+              are settled in the journal, some in each tick. When that is granted, by the queue's own log if it has
+              one, the rows of the leases are deleted.
+    release   the rows are deleted first, then the messages are requeued, some in each tick.
 
 After a restart, leased messages are taken out of the lanes before anything is delivered, and committed messages whose
 rows still exist are settled. Only this module changes the rows; deleting a queue deletes its rows.
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from leveret.queues.declared_queue import DeclaredQueue
 
 NOTHING = Committed(0, 0)
-MOST_CONSUMERS = 1_000  # of a queue: each has a row until it is released
+MOST_CONSUMERS = 1_000  # of a queue: each consumer has a row until it is released
 
 
 class Lease:
@@ -61,7 +61,7 @@ class Lease:
         self.bytes = size
         self.since = since  # wall time
         self.runs: tuple[LeasedRun, ...] = ()
-        self.held = messages  # of these, the messages that exist: a damaged disk may have lost some
+        self.held = messages  # the messages that still exist: a damaged disk may have lost some
         self.held_bytes = size
 
 
@@ -148,7 +148,7 @@ class LeaseBook:
     # ---- taking
 
     def open(self, queue: DeclaredQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
-        """Make a lease of the taken messages; it is durable with the log's ``issued``."""
+        """Make a lease of the taken messages; it is durable when the log grants ``issued``."""
         lease = Lease(consumer, queue, number, taking.number, taking.size, self._broker.clock.wall())
         lease.runs = tuple(taking.runs)
         rows = self._rows(queue)
@@ -175,7 +175,7 @@ class LeaseBook:
         self._readers.setdefault(queue.id, {})[consumer] = reader
         pager = _backlog(queue).pager
         assert pager is not None
-        pager.lease_ranges()  # a queue that has them drops the leases when it is deleted
+        pager.lease_ranges()  # a queue that has lease ranges drops its leases when it is deleted
 
     # ---- committing
 
@@ -228,7 +228,7 @@ class LeaseBook:
         self._broker.background.send(task)
 
     def _drop_rows(self, queue: DeclaredQueue, names: Iterable[str]) -> None:
-        """Their messages are settled on disk. If that fails, they are settled again after a restart."""
+        """Delete rows whose messages are settled on disk. If that fails, they are settled again after a restart."""
         if not queue.alive:
             return
         rows, going = self._rows(queue), self._going.get(queue.id, set())
@@ -262,7 +262,7 @@ class LeaseBook:
         self._send(LeaseReturn(_backlog(queue), _runs(leases), held, size, self._send, over))
 
     def forget(self, queue: DeclaredQueue) -> None:
-        """The queue is deleted, and its leases with it."""
+        """Delete the leases of a deleted queue."""
         rows = self._rows(queue)
         for name in self._going.pop(queue.id, ()):
             rows.drop(LEASE, name)
@@ -321,7 +321,7 @@ def _can_lease(queue: DeclaredQueue) -> bool:
 
 
 def _backlog(queue: DeclaredQueue) -> Backlog:
-    """Of a queue that has leases."""
+    """The backlog of a queue that has leases."""
     assert queue.backlog is not None
     return queue.backlog
 

@@ -78,7 +78,7 @@ class LocalConsumer(Consumer):
         self._hand_over(message, lane, sequence, count, True)
 
     def _hand_over(self, message: Message, lane: int, sequence: int, count: int, redelivered: bool) -> None:
-        """Unacked first, then the callback: a crash in between loses nothing."""
+        """Record the message as unacked first, then call the callback: a crash in between loses nothing."""
         self.waiting += 1
         self.credit -= not self.no_ack
         tag = self._session.unacked.add(self, None if self.no_ack else message, lane, sequence, count)
@@ -111,7 +111,7 @@ class LocalSession:
         self._getters = Getters(self.unacked)
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
-        """Whether the message was routed to a queue or scheduled."""
+        """Publish a message; returns whether it was routed to a queue or scheduled."""
         properties = properties or Properties()
         self._check_content(properties, body)
         vhost, headers = self.vhost, properties.headers or {}
@@ -197,7 +197,7 @@ class LocalSession:
         """The callback of a delivery has returned: deliver more."""
         consumer = self.consumers.get(consumer_tag)
         if consumer is not None:
-            consumer.waiting = max(0, consumer.waiting - 1)  # it may belong to an earlier consumer with this tag
+            consumer.waiting = max(0, consumer.waiting - 1)  # it may belong to an earlier consumer of this tag
             consumer.queue.touch()
 
     def check_open(self) -> None:

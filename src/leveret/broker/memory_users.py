@@ -1,13 +1,13 @@
 """Memory used besides the messages in queues, by name. All of it counts in the memory gauge.
 
-A part of the broker that keeps bytes on behalf of peers has an entry here. There are three kinds:
+Each part of the broker that keeps bytes on behalf of peers has an entry here. There are three kinds:
 
 - ``MemoryUser``: its owner adds and subtracts bytes as they come and go;
 - ``MemoryShare``: the same, with a bound. It has a percentage of the memory high watermark, and each owner (a user or a
-  virtual host) may hold at most as much as it leaves to the others. One owner alone therefore gets half of the share,
+  virtual host) may hold at most as much as remains for the others. A single owner therefore gets half of the share,
   two get a third each, and the share is never used up. Requests beyond that are refused, so that no peer can raise the
-  memory alarm, which would block all publishers, by what it leaves unfinished;
-- a watched one: a callable that returns the bytes in use, read twice a second (``MemoryUsers.watch``).
+  memory alarm, which would block all publishers, with work that it leaves unfinished;
+- a watched entry: a callable that returns the bytes in use, called twice a second (``MemoryUsers.watch``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MemoryUser:
         self._gauge = gauge
 
     def add(self, size: int) -> None:
-        """``size`` more bytes are in use (negative: fewer)."""
+        """Count ``size`` more bytes (negative: fewer) as in use."""
         self.bytes += size
         self._gauge.other += size
 
@@ -56,7 +56,7 @@ class MemoryShare(MemoryUser):
         self._held: dict[str, int] = {}
 
     def hold(self, owner: str, size: int, least: int = LEAST) -> bool:
-        """``size`` more bytes (negative: fewer) are in use by the owner; whether that is still within its bound, which
+        """Count ``size`` more bytes (negative: fewer) for the owner; whether its total is still within its bound, which
         is never below ``least``."""
         held = self._held.get(owner, 0) + size
         if held:
@@ -79,8 +79,8 @@ class MemoryShare(MemoryUser):
 
 
 class UnreadOutput(MemoryUser):
-    """Bytes written to connections whose clients have not read them. While there are too many (``is_high``), a
-    connection is given more only when it has read what it was sent."""
+    """Bytes written to connections whose clients have not read them. While there are too many (``is_high``), no
+    more is written to a connection until its client has read everything that was sent."""
 
     __slots__ = ("_watermark", "is_high")
 
@@ -98,10 +98,10 @@ class MemoryUsers:
     def __init__(self, gauge: MemoryGauge, watermark: Callable[[], int]) -> None:
         self._gauge = gauge
         self.definitions = MemoryShare(gauge, watermark, 40)  # queues, exchanges, bindings, consumers; by vhost
-        self.unfinished = MemoryShare(gauge, watermark, 50)  # messages of which a part has arrived; by user
+        self.unfinished = MemoryShare(gauge, watermark, 50)  # partially received messages; by user
         self.transactions = MemoryShare(gauge, watermark, 30)  # by user
         self.unread = UnreadOutput(gauge, watermark)
-        self.routes = MemoryUser(gauge)  # that channels remember
+        self.routes = MemoryUser(gauge)  # the routes that channels cache
         self._named: dict[str, MemoryUser] = {
             "definitions": self.definitions,
             "unfinished_messages": self.unfinished,
@@ -112,7 +112,7 @@ class MemoryUsers:
         self._watched: list[tuple[MemoryUser, Callable[[], int]]] = []
 
     def watch(self, name: str, read: Callable[[], int]) -> None:
-        """Count what ``read`` returns, under this name. It must be cheap: it is called twice a second."""
+        """Count the bytes that ``read`` returns, under this name. It must be cheap: it is called twice a second."""
         self._named[name] = user = MemoryUser(self._gauge)
         self._watched.append((user, read))
 
@@ -121,7 +121,7 @@ class MemoryUsers:
             user.add(read() - user.bytes)
 
     def breakdown(self) -> dict[str, int]:
-        """Bytes by name; their sum is what the gauge shows."""
+        """Bytes by name; their sum is the value of the gauge."""
         return {MESSAGES: self._gauge.used, **{name: user.bytes for name, user in self._named.items()}}
 
 
@@ -129,7 +129,7 @@ class Footprint:
     """The memory that queues, exchanges, bindings and consumers of a virtual host use, and its limit.
 
     The constants are the growth of the resident size of a broker per object, measured with 20,000 of each (priority
-    queues and streams: 1,000 and 2,000) on CPython 3.11; the sizes of argument tables come on top.
+    queues and streams: 1,000 and 2,000) on CPython 3.11; the sizes of argument tables are added.
     """
 
     __slots__ = ("_share", "_vhost")
@@ -146,11 +146,11 @@ class Footprint:
         self.count(size)
 
     def forget(self) -> None:
-        """The virtual host is deleted."""
+        """Release the memory of a deleted virtual host."""
         self._share.forget(self._vhost)
 
     def refuse(self, what: str, size: int) -> None:
-        """ResourceFault if the virtual host may not use this much more."""
+        """ResourceFault if this much more would exceed the limit of the virtual host."""
         if not self._share.fits(self._vhost, size):
             raise ResourceFault(
                 f"cannot create {what} in vhost '{self._vhost}': its queues, exchanges, bindings and consumers use all "
@@ -168,4 +168,4 @@ def exchange_size(exchange: Exchange) -> int:
 
 
 def binding_size(binding: Binding) -> int:
-    return BINDING + binding.key.count(".") * WORD + 2 * table_memory(binding.arguments)  # and their identity
+    return BINDING + binding.key.count(".") * WORD + 2 * table_memory(binding.arguments)  # and their hashable form

@@ -1,7 +1,7 @@
 """Message traces: the events of single messages, from receipt to removal.
 
-A trace is a list of events, each with a time, a kind and details. A message in three queues has one trace, which goes
-on when it is dead-lettered. A message is identified by its *place* (queue, lane, sequence), which is unique.
+A trace is a list of events, each with a time, a kind and details. A message in three queues has one trace, which
+continues when the message is dead-lettered. A message is identified by its unique *place* (queue, lane, sequence).
 
 Traces are bounded in number and in bytes, and the oldest is discarded first. Bodies are never kept, long headers are
 truncated.
@@ -24,9 +24,9 @@ from leveret.routing.exchange import Exchange
 from leveret.wire.content import body_at, body_size
 from leveret.wire.properties import Properties
 
-MOST_TRACES = 10_000  # of a virtual host: enough to look for a fault, not an archive
+MOST_TRACES = 10_000  # of a virtual host: enough to find a fault, not an archive
 MOST_BYTES = 16 << 20  # approximate size: tracing must not raise the memory alarm
-FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued endlessly
+FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and latest of a message that is requeued endlessly
 EVENT_BYTES = 400  # a tuple, a dict and some strings
 TRACE_BYTES = 600
 
@@ -91,8 +91,8 @@ class MessageTraces:
         self._numbers = count(1)
         self._traces: OrderedDict[int, MessageTrace] = OrderedDict()
         self._by_place: dict[Where, MessageTrace] = {}
-        self._by_message_id: dict[str, MessageTrace] = {}  # the latest with that id
-        self.forgotten = 0  # discarded because of the limits
+        self._by_message_id: dict[str, MessageTrace] = {}  # the latest trace with that ID
+        self.forgotten = 0  # traces discarded because of the limits
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -122,14 +122,14 @@ class MessageTraces:
             self.bytes += trace.size - before
 
     def put(self, trace: MessageTrace, where: Where, queue: str) -> None:
-        """The message is at this place now."""
+        """Record that the message is at this place now."""
         trace.queues[queue] = None
         if trace.number in self._traces:
             trace.places[where] = queue
             self._by_place[where] = trace
 
     def leave(self, where: Where) -> None:
-        """The message left this place; its trace can still be found by it."""
+        """Record that the message left this place; its trace can still be found by the place."""
         trace = self._by_place.get(where)
         if trace is not None and where in trace.places:
             del trace.places[where]
@@ -147,7 +147,7 @@ class MessageTraces:
         return [where for where, trace in self._by_place.items() if where[0] == queue and where in trace.places]
 
     def find(self, name: str) -> MessageTrace | None:
-        """By its own id (m12), by a place as shown when browsing a queue (7-0-12), or by its message-id."""
+        """Find a trace by its ID (m12), by a place as shown when browsing a queue (7-0-12), or by the message-id."""
         if name[:1] == "m" and is_number(name[1:]) and int(name[1:]) in self._traces:
             return self._traces[int(name[1:])]
         where = place_of(name)
@@ -224,7 +224,7 @@ def _short_ones(headers: dict[str, Any]) -> Facts:
 
 
 def departure(queue: DeclaredQueue, cause: str | None) -> tuple[str, Facts]:
-    """Why a message left the queue, other than by expiry. Without a known cause it is inferred from the options."""
+    """The reason why a message left the queue, except expiry. An unknown cause is inferred from the options."""
     if cause is not None:
         return DEPARTURES[cause]
     if queue.limits is not None:
@@ -243,7 +243,7 @@ def binding_steps(
 
     Routing (routing/router.py) has been done already and its outcome is passed in, so exchanges that choose at random
     or round-robin do not choose again. To find out whether a binding of an exchange matches a message, the message is
-    routed by an exchange of the same type with only that binding.
+    routed by an exchange of the same type that has only that binding.
     """
     steps: list[Step] = []
     seen, to_visit = {exchange.name}, [exchange]

@@ -1,10 +1,10 @@
-"""Small facts about a virtual host that outlive the process: which queues are paused, how an exchange is sharded.
+"""Small durable values of a virtual host, for example which queues are paused and how an exchange is sharded.
 
 Each has a component (its owner), a name and a value in bytes. Policies are kept in the same table of the
 definitions, but are managed by broker/policies.py.
 
-Global parameters are JSON values that belong to no virtual host: their rows have an empty one. Earlier versions stored
-them in a virtual host under the same component; ``gather_global_parameters`` moves those at the start.
+Global parameters are JSON values that belong to no virtual host: in their rows it is empty. Earlier versions stored
+them in a virtual host under the same component; ``gather_global_parameters`` moves those at startup.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class GlobalParameters:
         return self._rows.get(COMPONENT, name) is not None
 
     def get(self, name: str) -> object:
-        """None if there is none."""
+        """The value; None if the parameter does not exist."""
         return json.loads(self._rows.get(COMPONENT, name) or b"null")
 
     def all(self) -> Mapping[str, object]:
-        """By name."""
+        """All global parameters by name."""
         return {name: json.loads(self._rows.get(COMPONENT, name) or b"null") for name in self.names()}
 
     def names(self) -> list[str]:
@@ -80,13 +80,13 @@ class GlobalParameters:
 
 
 def ensure_cluster_id(parameters: GlobalParameters) -> None:
-    """Generated at the first start, in RabbitMQ's form."""
+    """Generate the cluster ID at the first start, in RabbitMQ's format."""
     if CLUSTER_ID not in parameters:
         parameters.put(CLUSTER_ID, f"rabbitmq-cluster-id-{secrets.token_urlsafe(16)}")
 
 
 def gather_global_parameters(parameters: GlobalParameters, vhosts: Iterable[Vhost]) -> None:
-    """If a name exists in both places, the global value is newer and wins."""
+    """Move the parameters of earlier versions. If a name exists in both places, the global value is newer and wins."""
     for vhost in vhosts:
         for name in vhost.parameters.names(COMPONENT):
             value = vhost.parameters.get(COMPONENT, name)

@@ -1,12 +1,12 @@
 """The permission rules: which permissions each operation needs on which objects, in every protocol.
 
 ``RULES`` is the whole list. AMQP, STOMP, the HTTP API, in-process calls, the permission check of the management API and
-the permissions page of the guide all read it; ``broker/access.py`` compares a need with the permissions of a user.
+the permissions page of the guide all use it; ``broker/access.py`` compares a need with the permissions of a user.
 
 An argument may name another object, or make the broker act on one: messages of a queue are dead-lettered to an
 exchange, an exchange routes to queues by their names. The broker then does what the client could do itself, so the user
-needs the permissions for that. A policy has the same effects and needs none of these permissions: setting one takes the
-tag policymaker.
+needs the permissions for that. A policy has the same effects and needs none of these permissions: setting a policy
+requires the tag policymaker.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Need(NamedTuple):
 
 
 class TopicNeed(NamedTuple):
-    """A topic permission; without a ``key`` for every key. Checked for topic exchanges only.
+    """A topic permission; without a ``key``, for every key. Checked for topic exchanges only.
 
     ``later``: the broker will route messages to the exchange from now on. The exchange may then be declared later, as a
     topic exchange, so the permission is checked for a missing exchange as well.
@@ -98,7 +98,7 @@ Needs = Iterable[Need | TopicNeed]
 
 
 class Rule(NamedTuple):
-    """``text`` describes the needs for the permissions page; it is empty where they depend on arguments alone."""
+    """``text`` describes the needs on the permissions page; it is empty if they depend on arguments alone."""
 
     text: str
     needs: Callable[[Vhost, Subject], Needs]
@@ -118,7 +118,7 @@ def _on(kind: Kind | Literal["any"], what: What) -> Rule:
 
 
 def _configure_exchange(vhost: Vhost, of: Subject) -> Needs:
-    """The default exchange is refused to every user, whatever the permissions are."""
+    """The default exchange is refused for every user, whatever the permissions are."""
     return (Need("configure", "exchange", of.name),) if of.name else ()
 
 
@@ -134,7 +134,7 @@ def _source_topics(vhost: Vhost, of: Subject) -> Needs:
 
 
 def _every_topic(vhost: Vhost, of: Subject) -> Needs:
-    """A bound exchange receives messages with any key that they have at the source."""
+    """A bound exchange receives messages with any key that reaches the source exchange."""
     return (TopicNeed("write", of.name, None, later=True),)
 
 
@@ -169,7 +169,7 @@ def _dead_letters(vhost: Vhost, of: Subject) -> Iterator[Need | TopicNeed]:
 
 
 def _dead_letter_targets(arguments: Arguments) -> Iterator[DeadLetterTo]:
-    """The dead-letter targets of these arguments, alone or with a strategy of a current or future policy."""
+    """The dead-letter targets of these arguments, alone or combined with the strategy of a current or future policy."""
     strategy = arguments.get(DEAD_LETTER_STRATEGY)
     if isinstance(arguments.get(DEAD_LETTER_EXCHANGE), str) or strategy in (SHARED, INDIVIDUAL):
         strategies = [strategy]

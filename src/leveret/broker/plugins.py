@@ -1,4 +1,4 @@
-"""What RabbitMQ ships as plugins is built in here; some of it can be switched off.
+"""Features that RabbitMQ ships as plugins are built in; some of them can be disabled.
 
 A disabled plugin accepts nothing new: no exchange of its types, no policy with its keys. Existing objects keep working
 and can be redeclared. The check is made at declaration, never per message. The names of disabled plugins are rows of
@@ -24,8 +24,8 @@ COMPONENT = "disabled-plugin"
 
 
 class Plugin(NamedTuple):
-    """``rabbitmq_name`` is empty if RabbitMQ has no such plugin. ``bound_to``: what controls a plugin that cannot be
-    disabled."""
+    """``rabbitmq_name`` is empty if RabbitMQ has no such plugin. ``bound_to``: the setting or object that controls a
+    plugin that cannot be disabled."""
 
     name: str
     rabbitmq_name: str
@@ -108,7 +108,7 @@ BY_NAME: Mapping[str, Plugin] = {
 
 
 def find_plugin(name: str) -> Plugin:
-    """By its own name or by RabbitMQ's."""
+    """Find a plugin by its own name or by RabbitMQ's name."""
     plugin = BY_NAME.get(name)
     if plugin is None:
         raise NotFound(f"no plugin '{name}': known plugins are {', '.join(each.name for each in PLUGINS)}")
@@ -144,7 +144,7 @@ class Plugins:
             self._disabled.add(plugin.name)
 
     def restore(self, names: Iterable[str]) -> None:
-        """After all definitions are restored. Names that this version does not know are skipped."""
+        """Called after all definitions are restored. Names that are unknown in this version are skipped."""
         self._disabled = {name for name in names if name in BY_NAME}
 
     # ---- checks at declaration
@@ -159,7 +159,7 @@ class Plugins:
             )
 
     def refuse_policy(self, policy: Policy, before: Policy | None) -> None:
-        """``before``: the policy it replaces, whose keys it may keep."""
+        """``before``: the policy that is replaced, whose keys the new one may keep."""
         kept = {} if before is None else before.definition
         asked = {key for key, value in policy.definition.items() if kept.get(key) != value}
         plugin = self._off(lambda plugin: not asked.isdisjoint(plugin.policy_keys))
@@ -177,7 +177,7 @@ class Plugins:
 
 
 def uses_type(plugin: Plugin, exchange: Exchange) -> bool:
-    """Whether the exchange is of one of its types, or a delayed one over such a type."""
+    """Whether the exchange has one of the plugin's types, or is a delayed exchange over such a type."""
     inner = exchange.arguments.get(DELAYED_TYPE) if exchange.kind == DELAYED else None
     return exchange.kind in plugin.exchange_types or inner in plugin.exchange_types
 

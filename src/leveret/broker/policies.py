@@ -27,8 +27,8 @@ from leveret.store.definitions import Change, Drop, ParameterRow, Put
 ExchangeHook = Callable[[Vhost, str, Mapping[str, object]], None]
 Touched = tuple[dict[DeclaredQueue, None], dict[Exchange, None]]
 
-SECONDS = 0.5  # for a pattern over all names: the event loop waits meanwhile
-SECONDS_PER_NAME = 20e-6  # in addition: with very many names even a simple pattern takes time
+SECONDS = 0.5  # for a pattern over all names, which blocks the event loop
+SECONDS_PER_NAME = 20e-6  # in addition, because with very many names even a simple pattern takes time
 
 
 class Policies:
@@ -56,7 +56,7 @@ class Policies:
         priority: int = 0,
         operator: bool = False,
     ) -> Policy:
-        """Replaces a policy of the same name. PreconditionFailed names the invalid part."""
+        """Set a policy, replacing one of the same name. PreconditionFailed names the invalid part."""
         home = self._vhost(vhost)
         policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
         before = home.policies.get(name, operator)
@@ -80,7 +80,7 @@ class Policies:
         self._follow(home, touched)
 
     def list(self, vhost: str) -> tuple[Policy, ...]:
-        """By precedence; operator policies last."""
+        """The policies by precedence, operator policies last."""
         return self._vhost(vhost).policies.in_order()
 
     def explain(self, vhost: str, thing: DeclaredQueue | Exchange) -> Explanation:
@@ -116,7 +116,7 @@ class Policies:
 
 
 class Following:
-    """A background task: queues and exchanges get their new effective values."""
+    """A background task that gives queues and exchanges their new effective values."""
 
     def __init__(self, background: BackgroundTasks, home: Vhost, touched: Touched) -> None:
         self._background = background
@@ -164,7 +164,7 @@ def _touched_by_new(home: Vhost, policy: Policy) -> Touched:
 def _touched_by_known(home: Vhost, policy: Policy) -> Touched:
     try:
         return touched_by(home, policy)
-    except TimeoutError:  # on names declared later: visit all objects instead
+    except TimeoutError:  # a name that was declared later: visit all objects instead
         return _touched(home, lambda kind, name: True)
 
 

@@ -20,7 +20,7 @@ ONE_WORD, THE_REST = "*", ">"
 
 Matches = Callable[[str], bool]  # may raise TimeoutError
 
-EXCHANGE = "exchange"  # besides the queue types, what a policy may apply to
+EXCHANGE = "exchange"  # a policy may apply to exchanges, besides the queue types
 QUEUES = frozenset({"classic", "quorum", "stream"})
 APPLY_TO: dict[str, frozenset[str]] = {
     "all": QUEUES | {EXCHANGE},
@@ -36,7 +36,7 @@ LARGEST_PRIORITY = (1 << 31) - 1
 
 
 def name_matcher(pattern: str) -> Matches:
-    """PreconditionFailed names the error in the pattern."""
+    """The matcher for a pattern; PreconditionFailed names the error in the pattern."""
     if len(pattern) > LONGEST_PATTERN:
         raise PreconditionFailed(
             f"pattern {pattern[:40]!r}... is too long: at most {LONGEST_PATTERN} characters are accepted"
@@ -89,7 +89,7 @@ class Policy:
     matches: Matches = field(repr=False, compare=False)
 
     def covers(self, kind: str, name: str) -> bool:
-        """Whether it applies to this queue or exchange. TimeoutError: the pattern takes too long on that name."""
+        """Whether the policy applies to this queue or exchange. TimeoutError: the pattern is too slow on its name."""
         return kind in APPLY_TO[self.apply_to] and self.matches(name)
 
     @property
@@ -135,7 +135,7 @@ def _check_head(name: object, pattern: object, apply_to: object, priority: objec
 
 
 def _as_json(definition: object) -> dict[str, object]:
-    """A copy that contains only JSON values, which are restored unchanged from disk."""
+    """A copy that contains only JSON values, which are the same after they are stored and restored."""
     if not isinstance(definition, Mapping):
         raise PreconditionFailed(f"definition {definition!r} is not an object of keys and values")
     try:

@@ -1,8 +1,8 @@
 """Every key of policy definitions: the objects it applies to, its values, and how it is merged.
 
-A key has the name of its argument without ``x-``, with a few exceptions. Of a *limit*, the smallest value applies,
-whatever its source; operator policies have limits only. A key *about* nothing is accepted because definitions made for
-RabbitMQ contain it, and has no effect.
+A key has the name of its argument without ``x-``, with a few exceptions. The smallest value of a *limit* applies,
+whatever its source; operator policies have limits only. A key *about* nothing is accepted, because definitions made
+for RabbitMQ contain it, but has no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PolicyKey(NamedTuple):
     check: Check
     is_limit: bool = False
     for_operators: bool = False
-    argument: str = ""  # its queue or exchange argument, if that is not x- and the name
+    argument: str = ""  # its queue or exchange argument, if that is not "x-" plus the name
     needs: Mapping[str, object] = {}  # other arguments that its argument requires
 
 
@@ -113,7 +113,7 @@ _KEYS = [
     PolicyKey("deduplication-window-ms", "queues", whole(1), argument="x-cache-ttl", needs=WITH_DUPLICATES),
     PolicyKey("deduplication-window-count", "queues", whole(1), argument="x-cache-size", needs=WITH_DUPLICATES),
     PolicyKey("message-groups", "queues", flag),
-    # As ActiveMQ's destination policies.
+    # Equivalents of ActiveMQ's destination policies.
     PolicyKey("dead-letter-strategy", "queues", one_of(*ACTIVEMQ_STRATEGIES, *RABBITMQ_STRATEGIES), needs=WITH_TARGET),
     PolicyKey("dead-letter-queue", "queues", text),
     PolicyKey("dead-letter-queue-prefix", "queues", text),
@@ -132,7 +132,7 @@ _KEYS = [
     PolicyKey("sharded", "exchanges", flag),
     PolicyKey("max-age", "queues", text, needs={"x-queue-type": "stream"}),
     PolicyKey("stream-max-segment-size-bytes", "queues", whole(), needs={"x-queue-type": "stream"}),
-    # In definitions made for RabbitMQ.
+    # Keys that appear in definitions made for RabbitMQ.
     PolicyKey("max-in-memory-length", "nothing", whole(), is_limit=True, for_operators=True),
     PolicyKey("max-in-memory-bytes", "nothing", whole(), is_limit=True, for_operators=True),
     *(
@@ -187,7 +187,7 @@ def _known(name: str, operator: bool) -> PolicyKey:
 
 
 def _complaint_of_options(key: PolicyKey, value: object) -> Complaint:
-    """The error of the same value as a queue argument: values are checked in one place."""
+    """The error that the same value causes as a queue argument: values are checked in one place."""
     if key.about != "queues":
         return None
     try:

@@ -1,10 +1,10 @@
-"""Merges arguments and policies to the effective values, and explains them.
+"""Merges arguments and policies into the effective values, and explains them.
 
 The rules of merging, key by key:
 
-- Of all policies that match, the first gives the value: the one with the highest priority, then by name. Operator
-  policies are ordered separately.
-- The smallest of argument, policy and operator policy applies for a limit. A negative limit is no limit.
+- Of all policies that match, the first one sets the value; they are sorted by priority, then by name. Operator
+  policies are sorted separately.
+- For a limit, the smallest of argument, policy and operator policy applies. A negative limit means no limit.
 - For all other keys, an argument wins over a policy.
 - Keys that are not set have the defaults of queues/options.py. A default is listed if another key makes it relevant.
 - A policy never makes a declaration fail: a value that conflicts with the arguments of the queue is ignored.
@@ -93,9 +93,9 @@ def fitting_options(
         pass
     options = QueueOptions.of(arguments, durable, exclusive)
     taken: set[str] = set()
-    waiting = [*dict.fromkeys([*policy, *operator])]  # in the order in which they win
+    waiting = [*dict.fromkeys([*policy, *operator])]  # in order of precedence
     is_growing = True
-    while is_growing:  # a key may require another one that follows it
+    while is_growing:  # a key may require another key that follows it
         is_growing = False
         for name in [*waiting]:
             trial = effective_arguments(arguments, _only(policy, {*taken, name}), _only(operator, {*taken, name}))
@@ -129,9 +129,9 @@ def explain(
     options: QueueOptions | None = None,
     left_out: Collection[str] = (),
 ) -> Explanation:
-    """All values of all sources, key by key: first the effective one, then those that it overrides.
+    """All values from all sources, key by key: first the effective value, then the values that it overrides.
 
-    ``options``: the effective ones of a queue; ``left_out``: policy keys that conflict with its arguments.
+    ``options``: the effective options of a queue; ``left_out``: policy keys that conflict with its arguments.
     """
     given = _exchange_arguments(arguments) if about == "exchanges" else arguments
     names = {argument: _key_of(argument) for argument, value in given.items() if value is not None}
@@ -175,7 +175,7 @@ def _key_of(argument: str) -> str:
 def _offers(
     argument: object, name: str, policies: Sequence[Policy], operators: Sequence[Policy]
 ) -> tuple[list[_Offer], list[_Offer], list[_Offer]]:
-    """By argument, by policies and by operator policies; each list in its order."""
+    """The values set by the argument, by policies and by operator policies; each list in order of precedence."""
 
     def by(policies: Sequence[Policy]) -> list[_Offer]:
         return [_Offer(each.definition[name], each.label) for each in policies if name in each.definition]

@@ -14,7 +14,7 @@ PUBLISH = (60, 40)
 
 
 def readable_properties(message: Message) -> Properties:
-    """Without malformed headers, which are not checked when a message is published."""
+    """The properties without malformed headers: headers are not checked when a message is published."""
     try:
         return properties_of(message[0])
     except FrameError:
@@ -46,7 +46,7 @@ def too_large(size: int, most: int) -> str:
 
 
 def carbon_copies(headers: Mapping[str, object]) -> list[str]:
-    """The routing keys in CC of a message that was published before: BCC has been removed."""
+    """The routing keys in CC of a message that was published before, and so has no BCC any more."""
     copies = headers.get("CC")
     return [key for key in copies if isinstance(key, str)] if isinstance(copies, list) else []
 

@@ -1,15 +1,15 @@
-"""What happens to a published run: the one place that passes messages to queues.  Hot path.
+"""Passes published runs to queues, and returns their outcomes: no other module does this.  Hot path.
 
-Every publisher uses it: channels, transactions, callers in the process, dead letters, schedules, the firehose, queue
+All publishers use it: channels, transactions, callers in the process, dead letters, schedules, the firehose, queue
 jobs, pipelines and moving shards. A route (broker/routes.py) has the properties of its queues:
 
-- *uniform*: every queue accepts every message by a call. The run has one outcome: the receipt of one write, or 0.
-- *can_reject*: some queue may be full or drop duplicates. Each message has an outcome of its own. A duplicate counts as
+- *uniform*: every queue accepts every message at once. The run has one outcome: the receipt of one write, or 0.
+- *can_reject*: a queue may be full or drop duplicates. Each message has an outcome of its own. A duplicate counts as
   accepted: it is confirmed and dropped. If one queue rejects a message, the publisher gets a nack, whatever the other
   queues did.
-- *answers_later*: some queue has a log of its own, which answers through a PendingPublish (delivery/receipts.py).
+- *answers_later*: a queue has a log of its own, which answers through a PendingPublish (delivery/receipts.py).
 
-Tracing wraps the outcome: the tracer of a virtual host sees a run before and after it is passed to the queues.
+Tracing wraps this: the tracer of a virtual host is called before and after a run is passed to the queues.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from leveret.store.log import GRANTED, Log, Placement
 class Origin(Enum):
     """The origin of messages, which decides how a full queue handles them."""
 
-    CLIENT = "client"  # it may deliver ready messages first, and else rejects them
-    BROKER = "broker"  # it rejects them: another queue is in the middle of its work
-    PROMISED = "promised"  # it accepts them: they were confirmed before
+    CLIENT = "client"  # the queue may deliver ready messages first, and rejects these if it is still full
+    BROKER = "broker"  # the queue rejects them without a delivery: another queue is in the middle of its work
+    PROMISED = "promised"  # the queue accepts them: they were confirmed before
 
 
 class Outcome(NamedTuple):
-    """What became of so many messages that follow each other in a run."""
+    """The outcome of a number of consecutive messages of a run."""
 
     number: int
     receipt: int = GRANTED  # of the broker's log
@@ -68,7 +68,7 @@ def publish_run(
     publisher: object = None,
     pending: PendingPublish | None = None,
 ) -> list[Outcome]:
-    """What became of a run that a client has published: traced if the virtual host is, and counted if unroutable."""
+    """The outcome of a run that a client published: traced if the virtual host is, and counted if unroutable."""
     if not route.queues:
         route.counters.unroutable += len(run)
     if route.tracer is None:
@@ -87,7 +87,7 @@ def deliver(
     origin: Origin = Origin.CLIENT,
     pending: PendingPublish | None = None,
 ) -> list[Outcome]:
-    """Pass a run to the queues of any route. Unless one can reject, it must be all persistent or all transient.
+    """Pass a run to the queues of any route. Unless a queue can reject, it must be all persistent or all transient.
 
     ``pending`` gets the answers of queues that answer later; without it, they are not waited for.
     """
@@ -115,11 +115,11 @@ def _submit(queues: Sequence[Queue], size: int, timed: bool, pending: PendingPub
 
 
 def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool, must_accept: bool) -> tuple[int, bool]:
-    """The receipt of one message, and whether some queue has rejected it."""
+    """The receipt of one message, and whether a queue has rejected it."""
     accepting: list[Queue] = []
     noting: list[Duplicates] = []
     is_rejected = False
-    owed = GRANTED  # of a duplicate whose first message is not on disk yet
+    owed = GRANTED  # the receipt of a duplicate whose first message is not on disk yet
     for queue in queues:
         if not queue.can_reject:
             accepting.append(queue)
@@ -139,7 +139,7 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
     if not noting:
         receipt = write_run(accepting, log, [message], size, timed) if accepting else GRANTED
         return max(receipt, owed), is_rejected
-    with log.group():  # the message and its ID: both or none
+    with log.group():  # both the message and its ID, or none
         receipt = write_run(accepting, log, [message], size, timed)
         for duplicates in noting:
             duplicates.note(message)

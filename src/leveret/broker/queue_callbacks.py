@@ -1,4 +1,4 @@
-"""What the queues of a virtual host ask of the broker."""
+"""The calls of the queues of a virtual host to the broker."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ def matching(selector: str) -> Filter:
 
 
 class Scope(NamedTuple):
-    """Which messages a job is for, when it ends early, and what it calls at its end.
+    """The messages that a job processes, the conditions for an early end, and the callback at its end.
 
     ``places`` selects single messages, by lane and sequence. ``step_bytes``: content per step; less for a filter that
-    reads bodies. ``is_tired`` is called after each filtered message: whether this step has lasted long enough.
+    reads bodies. ``is_tired`` is called after each filtered message and returns whether this step should end.
     """
 
     only: Filter | None = None
@@ -146,7 +146,7 @@ class Job:
         return is_wanted
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
-        """Process a selected message; whether it leaves its queue."""
+        """Process a selected message; returns whether it leaves its queue."""
         raise NotImplementedError
 
 
@@ -174,7 +174,7 @@ class Delete(Job):
 
 
 class Forward(Job):
-    """Publish messages to an exchange; ``keeps`` makes it a copy. Messages that no queue accepts stay."""
+    """Publish messages to an exchange; with ``keeps`` they are copied. Messages that no queue accepts stay."""
 
     def __init__(
         self,
@@ -212,8 +212,8 @@ class Forward(Job):
 class Redrive(Job):
     """Publish dead letters to the queue where they were dead-lettered first, at most ``MOST_REDRIVES`` times each.
 
-    Any client can write the headers that name that queue. So its dead letters must lead to this queue, and
-    ``may_write`` must permit it; ``refused`` counts the messages that were not permitted, by origin.
+    Any client can set the headers that name that queue. Therefore the dead letters of that queue must lead to this one,
+    and ``may_write`` must permit writing to it; ``refused`` counts messages that were not permitted, by origin.
 
     ``rate``: messages per second. A dry run only counts messages, by origin, in ``origins``.
     """

@@ -1,4 +1,4 @@
-"""Open connections and the limits on them. The management API reads it, so that it does not depend on the server."""
+"""Open connections and their limits. The management API reads them here, so that it does not depend on the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LiveConnection(Protocol):
     vhost: Vhost  # None until connection.open
 
     def unblock(self) -> None:
-        """No alarm is left: handle the publishes that were held back."""
+        """All alarms are cleared: handle the publishes that were held back."""
 
     def force_close(self, reason: str) -> None:
         """Close with 320."""
@@ -45,7 +45,7 @@ class AwaitsReceipt(Protocol):
     """An object that waits for receipts of the log, to send confirms for example."""
 
     def granted(self, receipt: int) -> bool:
-        """Receipts up to this one are granted; whether it still waits for others."""
+        """Receipts up to this one are granted; returns whether the object still waits for others."""
 
     def granted_early(self, receipts: set[int]) -> None:
         """Exactly these receipts are granted."""
@@ -63,7 +63,7 @@ class AwaitsTick(Protocol):
 class Registry:
     def __init__(self) -> None:
         self.connections: dict[LiveConnection, None] = {}
-        self.opened = self.closed = 0  # connections, counted from connection.open on
+        self.opened = self.closed = 0  # connections, counted once connection.open was received
         self.channels_opened = self.channels_closed = 0
         self.past_received = self.past_sent = 0  # bytes, of closed connections
         self._per_user: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class Registry:
 
 
 class GrantCallback:
-    """Calls back when a write is durable, or is known never to be (AwaitsReceipt)."""
+    """Calls back when a write is durable, or when it has failed for good (AwaitsReceipt)."""
 
     __slots__ = ("_call", "_lost", "_receipt")
 
@@ -143,7 +143,7 @@ class GrantCallback:
         return False
 
     def granted_early(self, receipts: set[int]) -> None:
-        pass  # the grant of all follows soon
+        pass  # the grant of all receipts up to a number follows soon
 
     def lost(self) -> None:
         self._lost()

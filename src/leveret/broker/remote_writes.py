@@ -1,10 +1,10 @@
 """Writes of the broker itself to queues that answer later (delivery/receipts.py): dead letters, scheduled messages and
 committed stages.
 
-A client whose message is refused gets a nack and publishes it again. Here no client does that: the broker keeps the
-original until every such queue has its copy, and repeats a write that was refused or lost. When all have it, the queues
-of this broker get theirs in the group of the log that removes the original. So after a crash a message is still in its
-old place, or in its new ones; a queue that answers later may then get it twice.
+A client whose message is refused gets a nack and publishes it again. These writes have no client: the broker keeps the
+original until every such queue has its copy, and repeats a write that was refused or lost. After that, the queues of
+this broker get their copies in the group of the log that removes the original. So after a crash a message is still in
+its old place, or in its new places; a queue that answers later may then get it twice.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LONGEST_RETRY = 60.0
 
 
 class RoutedRun(NamedTuple):
-    """Messages, all persistent or all transient, with the queues that they go to."""
+    """Messages, all persistent or all transient, with the queues that they are routed to."""
 
     route: Route
     messages: list[Message]
@@ -48,12 +48,12 @@ class RemoteWrite(Unattended):
     def __init__(self, vhost: Vhost, queue: Queue, run: RoutedRun | None, done: Callable[[], None]) -> None:
         self._vhost = vhost
         self._name = queue.name
-        self._run = run  # None: everything that was settled in the queue
+        self._run = run  # None: wait for everything that was settled in the queue
         self._done = done
         self._pause = RETRY_AFTER
 
     def start(self) -> None:
-        queue = next(iter(self._vhost.live_queues([self._name])), None)  # deleted and declared again, it is another
+        queue = next(iter(self._vhost.live_queues([self._name])), None)  # it may have been deleted and declared again
         if queue is None:
             self._done()
             return
@@ -83,7 +83,7 @@ class RemoteWrite(Unattended):
 
 
 def write_remotely(vhost: Vhost, runs: Sequence[RoutedRun], done: Callable[[], None]) -> None:
-    """Pass the runs to those of their queues that answer later; ``done`` is called when all of them have theirs."""
+    """Pass the runs to those of their queues that answer later; ``done`` is called when all have their copies."""
     left = 0
 
     def written() -> None:
@@ -109,7 +109,7 @@ def write_remotely(vhost: Vhost, runs: Sequence[RoutedRun], done: Callable[[], N
 
 
 def when_settled(vhost: Vhost, queue: Queue, done: Callable[[], None]) -> None:
-    """Call ``done`` when the log of a queue that answers later has granted what was settled in the queue so far."""
+    """Call ``done`` when the log of a queue that answers later has granted everything settled in it so far."""
 
     def settled() -> None:
         done()

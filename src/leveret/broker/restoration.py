@@ -1,6 +1,6 @@
 """Restores the state of the previous run: definitions first, then the messages of the queues.
 
-Nothing is delivered or recorded meanwhile. Messages stay on disk; each lane gets the range and number of its messages.
+Nothing is delivered or recorded during this. Messages stay on disk; a lane gets the range and number of its messages.
 Streams are restored in three steps:
 
     open_streams      opens the files in a worker, before anything else: dead letters may go to a stream at once
@@ -41,7 +41,7 @@ READ_BYTES = 4 << 20
 
 
 def restore_definitions(broker: Broker, rows: Definitions, default_user: str, default_password: str) -> None:
-    """A row that this version cannot use (an unknown exchange type, say) is skipped and logged."""
+    """A row that this version cannot use (for example, an unknown exchange type) is skipped and logged."""
     for vhost in rows.vhosts:
         broker.add_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
     for user in rows.users:
@@ -61,7 +61,7 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
     broker.reserve_ids(rows.highest_queue)
     _restore_topology(broker, rows)
     resume_tracing(broker)
-    # Last: a disabled plugin refuses new objects, not restored ones.
+    # Plugins are last: a disabled plugin refuses new objects, but restored objects stay.
     broker.plugins.restore(row.name for row in rows.parameters if row.component == PLUGIN)
 
 
@@ -136,7 +136,7 @@ def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete:
 
 
 def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
-    """The number of restored messages."""
+    """Restore the messages of classic queues; returns their number."""
     queues = {queue.id: queue for vhost in broker.vhosts.values() for queue in vhost.every_queue()}
     traces = {trace.id: trace for vhost in broker.vhosts.values() for trace in vhost.internal.traces()}
     ahead = broker.clock.wall() - broker.clock.now()
@@ -202,14 +202,14 @@ def remove_orphans(disk: Disk, queues: Collection[int]) -> None:
             get_log("streams").info("removing files of a deleted stream", stream=id_)
             try:
                 StreamFiles(disk, id_, SEGMENT_BYTES).remove()
-            except OSError as problem:  # they only take space
+            except OSError as problem:  # the files only take up space
                 get_log("streams").warning(
                     "files of a deleted stream cannot be removed", stream=id_, reason=str(problem)
                 )
 
 
 def restore_streams(broker: Broker, lanes: Iterable[LeftLane]) -> int:
-    """The number of messages in all streams."""
+    """Restore the offsets of streams; returns the number of messages in all streams."""
     tails = {left.queue: left.tail for left in lanes}
     total = 0
     for vhost in broker.vhosts.values():
@@ -233,7 +233,7 @@ def load_streams(broker: Broker, done: Callable[[], None]) -> None:
 
 
 def close_streams(broker: Broker) -> None:
-    """The last job of the worker: sync and close the files."""
+    """Sync and close the files; this is the last job of the worker."""
     for stream in streams_of(broker):
         stream.close()
         broker.stream_workers.write(stream.files.close, lambda result: None)

@@ -1,9 +1,9 @@
-"""Where messages go: the queues behind an address, how they take messages, and for how long that is true.  Hot path.
+"""Routes: the queues behind an address, how they accept messages, and how long a route stays valid.  Hot path.
 
-A remembered route is valid for one epoch of its virtual host (any change of bindings, exchanges or permissions ends
-it). Queues that only the default exchange reaches come and go without ending an epoch: ``Vhost.deletions`` counts
-deleted queues, and a route with an older count checks that its queues are alive. Declaring such a queue ends no epoch
-either, so a route of the default exchange that leads to no queue is not remembered.
+A cached route is valid for one epoch of its virtual host (any change of bindings, exchanges or permissions ends it).
+Creating or deleting a queue that only the default exchange reaches does not end the epoch: ``Vhost.deletions`` counts
+deleted queues, and a route with an older count checks that its queues still exist. A route of the default exchange that
+leads to no queue is not cached, since the queue may be declared within the same epoch.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from leveret.broker.tracing import Tracer
     from leveret.broker.vhost import Vhost
 
-NO_EPOCH = -1  # of a route that is not remembered
+NO_EPOCH = -1  # of a route that is not cached
 
 
 class Route:
-    """The queues that messages go to. What becomes of the messages is decided in broker/publishes.py."""
+    """The queues that messages are routed to. Messages are passed to them in broker/publishes.py."""
 
     __slots__ = (
         "answers_later",
@@ -39,7 +39,7 @@ class Route:
     )
 
     def __init__(self, queues: Sequence[Queue] = ()) -> None:
-        self.special = False  # every message must be looked into to be routed
+        self.special = False  # the headers of every message must be read to route it
         self.epoch = NO_EPOCH
         self.deletions = -1
         self.lead_to(queues)
@@ -54,7 +54,7 @@ class Route:
 
 
 class PublishRoute(Route):
-    """The outcome of routing one publish. ``tracer``: of a virtual host that is traced."""
+    """The outcome of routing one publish. ``tracer`` is set if the virtual host is traced."""
 
     __slots__ = ("address", "counters", "exchange", "extends", "mandatory", "scheduled", "tracer")
 
@@ -72,7 +72,7 @@ class PublishRoute(Route):
         self.counters = counters
         self.mandatory = mandatory
         self.tracer = tracer
-        self.scheduled = False  # its messages wait for a moment, which is their deadline
+        self.scheduled = False  # its messages wait until a given time, which is their deadline
         self.extends = (
             False  # it carries no message, but extends the ack timeout of one (session/ack_timeout_extension.py)
         )
@@ -84,13 +84,13 @@ class PublishRoute(Route):
             self.uniform = self.plain = False
 
     def to(self, queues: Sequence[Queue]) -> PublishRoute:
-        """The same publish, with other queues; not to be remembered."""
+        """The same publish with other queues; the result is not cached."""
         route = PublishRoute(self.address, self.exchange, self.counters, mandatory=self.mandatory, tracer=self.tracer)
         route.lead_to(queues)
         return route
 
     def without_deleted(self) -> PublishRoute:
-        """The route without queues that were deleted since it was made."""
+        """The route without queues that were deleted since it was created."""
         if all(queue.alive for queue in self.queues):
             return self
         rest = self.to([queue for queue in self.queues if queue.alive])
@@ -98,7 +98,7 @@ class PublishRoute(Route):
         return rest
 
     def waiting_in(self, queue: Queue) -> PublishRoute:
-        """The same for a message that is to be routed later (broker/schedules.py)."""
+        """The same publish for a message that will be routed later (broker/schedules.py)."""
         route = self.to([queue])
         route.scheduled = True
         return route
@@ -109,7 +109,7 @@ AnyRoute = TypeVar("AnyRoute", bound=Route)
 
 
 class RouteCache(Generic[Key, AnyRoute]):
-    """Remembered routes of one virtual host."""
+    """The cached routes of one virtual host."""
 
     __slots__ = ("_most", "known", "vhost")
 
@@ -132,9 +132,9 @@ class RouteCache(Generic[Key, AnyRoute]):
         return True
 
     def stamp(self, route: AnyRoute) -> None:
-        """The route is true as of now."""
+        """Mark the route as valid now."""
         route.epoch = self.vhost.epoch
-        if not route.special:  # channels look for these each time, since routing them takes steps
+        if not route.special:  # channels look these up each time, since routing them takes steps
             route.deletions = self.vhost.deletions
 
     def remember(self, key: Key, route: AnyRoute) -> None:

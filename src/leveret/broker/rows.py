@@ -61,7 +61,7 @@ def policy_row(policy: Policy) -> ParameterRow:
 
 
 def policy_facts(row: ParameterRow) -> dict[str, Any]:
-    """Its row as the arguments of ``Policies.set``, which checks them."""
+    """The row of a policy as the arguments of ``Policies.set``, which checks them."""
     try:
         facts = json.loads(row.value)
         return {
@@ -88,8 +88,8 @@ def rule_dropped(rule: AnyPermission) -> Drop:
 
 
 class AuthRecords:
-    """Changes of users and permissions, recorded before they take effect. ``forget_routes``: remembered publish routes
-    depend on permissions."""
+    """Changes of users and permissions, recorded before they take effect. ``forget_routes`` is called because cached
+    publish routes depend on permissions."""
 
     def __init__(self, record: Callable[[Change], None], forget_routes: Callable[[], None]) -> None:
         self._record = record

@@ -3,7 +3,7 @@
 Theory of operation. A scheduled message waits in an internal queue of its virtual host, where its deadline is the time
 at which it is due. So the journal keeps that time, recovery restores it, and long schedules are paged out. Messages
 that expire in that queue are due: like dead letters, they are routed in one group of the log with their removal. They
-are routed as if they were published now, with their original exchange and keys; their expiration starts to count.
+are routed as if they were published now, with their original exchange and keys; their own expiration starts then.
 
     publish ──> schedule, deadline = due ──time──> route ──> queues     (after a crash, it is in one of the two)
 
@@ -77,7 +77,7 @@ class Schedules:
 
     @property
     def queue(self) -> ClassicQueue:
-        """Where they wait; created for the first message."""
+        """The internal queue of the scheduled messages; created for the first one."""
         return self._queue or self.open()
 
     def open(self, id_: int | None = None) -> ClassicQueue:
@@ -93,7 +93,7 @@ class Schedules:
         return self._queue
 
     def due(self, exchange: Exchange, headers: Mapping[str, object]) -> float | None:
-        """The message time at which a message with these headers is due; None: now."""
+        """The message time at which a message with these headers is due; None if it is due now."""
         if DELAY not in headers and DELIVER_AT not in headers:
             return None
         context = self._vhost.queue_context
@@ -132,7 +132,7 @@ class Schedules:
                 queue.release_dead(dead)
 
     def _routed(self, message: Message) -> RoutedRun | None:
-        """The message as it is delivered, and its queues; None if there are none."""
+        """The message as it will be delivered, with its queues; None if there are none."""
         content, address, _ = message
         vhost = self._vhost
         exchange = vhost.exchanges.get(address.exchange)
@@ -210,7 +210,7 @@ class Schedules:
 
 
 def until(due: float, traits: Traits) -> Traits:
-    """The traits of a message in the schedule, where its own expiration does not count."""
+    """The traits of a message in the schedule, where its own expiration has no effect."""
     return Traits(persistent=traits.persistent, deadline=due, priority=traits.priority)
 
 
@@ -218,7 +218,7 @@ def _deliver_at(value: object) -> float:
     """Seconds since 1970. Timestamps beyond the range of dates are in milliseconds, and decoded as numbers."""
     if isinstance(value, datetime):
         return value.timestamp()
-    if isinstance(value, str) and re.fullmatch(r"\d{1,16}", value, re.ASCII):  # from protocols with text headers
+    if isinstance(value, str) and re.fullmatch(r"\d{1,16}", value, re.ASCII):  # sent by protocols with text headers
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value <= MOST_MS:
         return value / 1000
@@ -244,7 +244,7 @@ def _delay_ms(headers: Mapping[str, object]) -> int:
 
 
 def _as_delivered(content: bytes, headers: Mapping[str, object], exchange: Exchange) -> bytes:
-    """Without BCC; the delay becomes negative, as in RabbitMQ's plugin."""
+    """The content without BCC; the delay becomes negative, as in RabbitMQ's plugin."""
     delay = _delay_ms(headers) if exchange.kind == DELAYED else 0
     if delay <= 0 and "BCC" not in headers:
         return content

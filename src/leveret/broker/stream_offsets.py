@@ -2,8 +2,8 @@
 
 An offset is the next one to be read. Retention stops at the lowest *pinned* offset.
 
-Names are bounded for each stream and virtual host: a name needs no more than read permission on the stream, and stays
-until it is deleted.
+The number of names is bounded for each stream and virtual host: storing a name requires only read permission on the
+stream, and the name stays until it is deleted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class StreamOffsets:
         self._offsets.setdefault(queue, {})[consumer] = StoredOffset(consumer, queue, offset, pinned)
 
     def drop(self, queue: str, consumer: str) -> bool:
-        """Whether it existed."""
+        """Delete a stored offset; returns whether it existed."""
         if consumer not in self._offsets.get(queue, {}):
             return False
         self._parameters.drop(COMPONENT, json.dumps([queue, consumer]))  # refused when the store is read-only

@@ -12,11 +12,11 @@ from leveret.queues.stream import StreamQueue
 from leveret.routing.bindings import Binding
 
 ORDER = "x-stream-partition-order"
-LAST = 1 << 30  # after all with an explicit order
+LAST = 1 << 30  # sorts after all partitions with an explicit order
 
 
 def partitions_of(vhost: Vhost, name: str) -> list[StreamQueue]:
-    """NotFound if the exchange does not exist, PreconditionFailed if a queue behind it is not a stream."""
+    """The partitions; NotFound if there is no such exchange, PreconditionFailed if a bound queue is not a stream."""
     pool = vhost.pools.get(name)
     if pool is not None:
         queues = pool.local()

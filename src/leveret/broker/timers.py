@@ -1,6 +1,6 @@
 """Timers in message time, and the event loop that runs them.
 
-A heap of deadlines. The event loop (EventLoop) reads ``next_due`` to set one real timer; ``run_due`` calls what is due.
+Deadlines are in a heap. The event loop (EventLoop) reads ``next_due`` to set a real timer; ``run_due`` runs due timers.
 ``advance`` moves the clock and stops at every deadline in order, so that a message that expires after one second and a
 queue that expires after two do so in that order, even if ten seconds are skipped at once.
 """

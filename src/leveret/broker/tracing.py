@@ -78,10 +78,10 @@ class Tracer:
         self._firehose = Firehose(vhost, broker.node_name)
         self._arriving: dict[int, MessageTrace] = {}  # by the identity of the content
         self._carried: MessageTrace | None = None
-        self._has_entered = False  # the carried message
-        self._unstored: dict[Where, MessageTrace] = {}  # to be written with the next batch
-        self._unsynced: dict[Where, MessageTrace] = {}  # being written
-        self._expired: dict[int, int] = {}  # by queue: expiries that are recorded
+        self._has_entered = False  # whether the carried message has entered a queue
+        self._unstored: dict[Where, MessageTrace] = {}  # traces to be written with the next batch
+        self._unsynced: dict[Where, MessageTrace] = {}  # traces that are being written
+        self._expired: dict[int, int] = {}  # by queue: the number of expiries that were recorded
         self._replaced: list[tuple[QueueContext, DeadLetterTarget | None]] = []  # with the original targets
         self._steps: dict[tuple[object, ...], list[Step]] = {}
 
@@ -123,7 +123,7 @@ class Tracer:
     def publishing(
         self, publisher: object, run: Sequence[Message], queues: Sequence[Queue], mandatory: bool
     ) -> Iterator[None]:
-        """While inside, the run is passed to these queues. ``publisher``: a channel, or None in this process."""
+        """A context in which the run is passed to these queues. ``publisher``: a channel, or None in this process."""
         peer = peer_of(publisher)
         properties = [readable_properties(message) for message in run]
         traces = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
@@ -142,7 +142,7 @@ class Tracer:
                     self._firehose.published(peer, message, said, names)
 
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
-        """The schedule queue is created when first needed."""
+        """Trace the schedule queue too, which is created when first needed."""
         schedule = self._vhost.internal.queues.get(SCHEDULE)
         if schedule is not None and schedule in queues and not is_traced_queue(schedule):
             self.attend(schedule)
@@ -172,7 +172,7 @@ class Tracer:
         if found is None:
             try:
                 found, by_key_only = binding_steps(vhost, exchange, keys, selectable(properties), names)
-            except LeveretError:  # the exchange cannot be evaluated: no reason to refuse the message
+            except LeveretError:  # the exchange cannot be evaluated, but the message must not be refused for that
                 return []
             if len(self._steps) >= MOST_STEPS:
                 self._steps.clear()
@@ -365,7 +365,7 @@ def is_traced(vhost: Vhost) -> bool:
 
 
 def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
-    """The switch is durable; traces are discarded when tracing stops."""
+    """Switch tracing on or off, durably; traces are discarded when tracing stops."""
     if on:
         vhost.parameters.put(COMPONENT, NAME, b"true")
     else:
@@ -378,7 +378,7 @@ def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
 
 
 def resume_tracing(broker: Broker) -> None:
-    """At the start: virtual hosts that were traced are traced again."""
+    """At startup, trace the virtual hosts again that were traced before."""
     for vhost in broker.vhosts.values():
         if vhost.parameters.get(COMPONENT, NAME) is not None:
             set_tracing(broker, vhost, True)

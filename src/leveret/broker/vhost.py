@@ -1,9 +1,9 @@
 """A virtual host: its exchanges, queues and bindings, and the rules for creating, binding and deleting them.
 
-The same rules serve all protocols and in-process callers; permissions are checked by the caller. Errors have RabbitMQ's
-wording. ``epoch`` changes whenever a cached route may be out of date. Queues that are reached through the default
-exchange only come and go without changing it: routes check that their queues exist, and misses on the default exchange
-are never cached.
+All protocols and in-process callers use the same rules; permissions are checked by the caller. Errors have RabbitMQ's
+wording. ``epoch`` changes whenever a cached route may be out of date. Creating or deleting a queue that is reached
+through the default exchange only does not change it: routes check that their queues exist, and misses on the default
+exchange are never cached.
 
 Length: the rules belong together, and all of them change the same tables.
 """
@@ -62,7 +62,7 @@ class Pool(Protocol):
     """
 
     def enter(self, follower: Follower, everything: bool) -> None:
-        """Assign queues to it, now and whenever they change. ``everything``: all queues instead of a share."""
+        """Assign queues to the follower, now and after each change. ``everything``: all queues instead of a share."""
 
     def leave(self, follower: Follower) -> None: ...
 
@@ -77,13 +77,13 @@ class Pool(Protocol):
 
 
 class VhostContext(Protocol):
-    """What a virtual host needs of its broker."""
+    """The part of the broker that a virtual host uses."""
 
     def next_id(self) -> int:
-        """Of a queue. No two queues ever have the same."""
+        """A new queue id. No two queues ever have the same id."""
 
     def record(self, change: Change) -> None:
-        """Write a change of the definitions, before it is made."""
+        """Write a change of the definitions before it takes effect."""
 
     def wake(self) -> None:
         """Request a tick."""
@@ -92,7 +92,7 @@ class VhostContext(Protocol):
         """PreconditionFailed if the plugin of its type is disabled."""
 
     def exchange_policies_changed(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
-        """Policies now define this for the exchange; nothing for one that was deleted."""
+        """The effective policies of the exchange have changed; the definition of a deleted exchange is empty."""
 
 
 class Vhost:
@@ -127,15 +127,15 @@ class Vhost:
         self.internal = InternalQueues(self)
         self.schedules = Schedules(self)
         self.stream_offsets = queue_context.stream_offsets = StreamOffsets(self.parameters)
-        self._exclusive: dict[Owner | None, dict[DeclaredQueue, None]] = {}  # by owner, with which they are deleted
+        self._exclusive: dict[Owner | None, dict[DeclaredQueue, None]] = {}  # by owner; deleted with it
         self.reply_queues: dict[str, ReplyQueue] = {}
         self.hidden: dict[str, DeclaredQueue] = {}  # internal queues that exchanges route to, by unguessable names
         self.moves = False  # routes may change between a method frame and its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by pseudo-queue name
         self.tracer: Tracer | None = None  # while the virtual host is traced (broker/tracing.py)
         self.counters = VhostCounters()
-        self.exchange_counters: dict[str, ExchangeCounters] = {}  # of exchanges that were published to
-        self._names_queues = False  # whether declaring a queue can turn a cached miss into a route
+        self.exchange_counters: dict[str, ExchangeCounters] = {}  # of exchanges that have received a publish
+        self._names_queues = False  # whether a declared queue can make a cached miss outdated
 
     # ---- exchanges
 
@@ -158,7 +158,7 @@ class Vhost:
         internal: bool = False,
         arguments: Mapping[str, object] | None = None,
     ) -> Exchange:
-        """Create it, or return the existing one if it is equivalent."""
+        """Create an exchange, or return the existing one if it is equivalent."""
         self._refuse_default(name)
         wanted = self.types.make(kind, name, durable, auto_delete, internal, arguments)
         current = self.exchanges.get(name)
@@ -233,7 +233,7 @@ class Vhost:
         owner: Owner | None = None,
         is_made_up: bool = False,
     ) -> DeclaredQueue:
-        """Create it, or return the existing one if it is equivalent. A missing name is generated, or ``is_made_up``."""
+        """Create a queue, or return the existing one if equivalent. A missing name is generated, or ``is_made_up``."""
         self.counters.queues_declared += 1
         arguments, is_named = arguments or {}, bool(name)
         if is_named and not is_made_up:
@@ -284,7 +284,7 @@ class Vhost:
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Owner | None = None
     ) -> int:
-        """The number of deleted messages. Deleting a queue that does not exist is not an error."""
+        """Delete a queue; returns the number of deleted messages. If the queue does not exist, that is not an error."""
         if name not in self.queues:
             return 0
         queue = self.queue(name, owner)
@@ -330,8 +330,8 @@ class Vhost:
         return number
 
     def pause_queue(self, queue: DeclaredQueue) -> None:
-        """Accept messages and deliver none until it is resumed, also after a restart. Unacknowledged messages can still
-        be settled; basic.get returns empty."""
+        """Accept messages but deliver none until the queue is resumed, also after a restart. Unacknowledged messages
+        can still be settled; basic.get returns empty."""
         if queue.stored:
             self.parameters.put(PAUSED, queue.name, b"true")
         queue.consumers.paused = True
@@ -402,7 +402,7 @@ class Vhost:
         return self.exchanges[binding.source].durable and self.exchanges[name].durable
 
     def _drop_bindings(self, bindings: Sequence[Binding]) -> None:
-        """Delete them on disk, while both ends exist."""
+        """Delete bindings on disk while both ends exist."""
         for binding in dict.fromkeys(bindings):
             if self.lasts(binding):
                 self.record(Drop(BindingRow, binding_row(self.name, binding)))
@@ -425,23 +425,23 @@ class Vhost:
         if source.auto_delete and not self.bindings.of_source(source.name):
             try:
                 self._remove_exchange(source.name)
-            except ResourceFault as refusal:  # no request to answer: the exchange stays
+            except ResourceFault as refusal:  # there is no request to answer: the exchange stays
                 get_log("broker").warning("exchange cannot be deleted", exchange=source.name, reason=refusal.text)
 
     # ---- routing
 
     def route(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
-        """RoutingRefused if it would take too many steps."""
+        """Route a message; RoutingRefused if that would take too many steps."""
         self.work.left = self.work.allowed
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
     def route_unattended(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
-        """The same for a message of the broker itself, such as a dead letter."""
+        """Route a message of the broker itself, such as a dead letter."""
         self.work.left = min(self.work.allowed, UNATTENDED_STEPS - self.work.spent)
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
     def every_queue(self) -> Iterator[DeclaredQueue]:
-        """Also those that clients cannot see."""
+        """All queues, including those that clients cannot see."""
         return chain(self.queues.values(), self.internal.queues.values())
 
     def has_queue(self, name: str) -> bool:
@@ -459,7 +459,7 @@ class Vhost:
 
 class QueueRemoval:
     """A background task that deletes many queues: the exclusive ones of a closed connection, or all of a virtual host.
-    Those that its first step leaves are deleted in later ticks."""
+    Queues that remain after its first step are deleted in later ticks."""
 
     def __init__(self, vhost: Vhost, queues: list[DeclaredQueue]) -> None:
         self._vhost = vhost

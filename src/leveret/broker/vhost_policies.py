@@ -34,7 +34,7 @@ class VhostPolicies:
         return self._all.get((operator, name))
 
     def in_order(self) -> tuple[Policy, ...]:
-        """In the order in which they win; operator policies last."""
+        """The policies in order of precedence, operator policies last."""
         return (*self._ordinary, *self._operators)
 
     def put(self, policy: Policy) -> None:
@@ -71,8 +71,8 @@ class VhostPolicies:
         return options
 
     def options_now(self, queue: DeclaredQueue, known: KnownOptions) -> QueueOptions:
-        """The effective options of an existing queue. ``known`` caches those of queues with the same arguments and
-        policies: of thousands of queues few differ in them."""
+        """The effective options of an existing queue. ``known`` caches the options of queues with the same arguments
+        and policies: among thousands of queues, few differ in these."""
         policies, operators = self.matching(queue.options.kind, queue.name)
         arguments, exclusive = queue.arguments, queue.owner is not None
         names = tuple((each.operator, each.name) for each in (*policies, *operators))
@@ -87,7 +87,7 @@ class VhostPolicies:
     # ---- exchanges
 
     def follow(self, exchange: Exchange) -> bool:
-        """Apply the effective policies to the exchange; whether they changed."""
+        """Apply the effective policies to the exchange; returns whether they changed."""
         if not self._all and exchange.name not in self.definitions:
             return False
         policies, _ = self.matching(EXCHANGE, exchange.name)
@@ -106,7 +106,7 @@ class VhostPolicies:
         self._on_change(exchange, self.definitions.get(exchange, {}))
 
     def forget_exchange(self, name: str) -> None:
-        """The exchange is deleted; hooks are called with an empty definition."""
+        """Forget a deleted exchange; hooks are called with an empty definition."""
         if self.definitions.pop(name, None) is not None:
             self.tell_of(name)
 
@@ -144,7 +144,7 @@ def _covering(policies: Sequence[Policy], kind: str, name: str) -> list[Policy]:
         try:
             if policy.covers(kind, name):
                 found.append(policy)
-        except TimeoutError:  # it was quick on all names that were there when it was set
+        except TimeoutError:  # the pattern was fast on all names that existed when it was set
             get_log("broker").warning(
                 "policy pattern takes too long to match and is ignored", policy=policy.name, name=name
             )

@@ -1,10 +1,10 @@
-"""Publisher confirms of one channel: which publish may be confirmed when.
+"""Publisher confirms of one channel: decides when each publish may be confirmed.
 
 Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted. Receipts of the broker's
-log are increasing numbers, and 0 means that there is nothing to wait for. They are granted in order, except for
-messages that were settled before they had to be written: those are granted early. A ``multiple`` confirm covers every
-number up to its own, so it is used only if no lower number is waiting; publishes without a receipt overtake the others
-by single confirms.
+log are increasing numbers, and 0 means that there is nothing to wait for. They are granted in order, except that the
+receipts of messages that were settled before they had to be written are granted early. A ``multiple`` confirm covers
+every number up to its own, so it is used only if no lower number is waiting; publishes without a receipt overtake the
+others with single confirms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GRANTED = 0
 
 
 class Confirm(NamedTuple):
-    """An ack or nack to send, for one number or for all up to it."""
+    """An ack or nack to send, for one number or for all numbers up to it."""
 
     tag: int
     multiple: bool
@@ -29,7 +29,7 @@ class Confirms:
     def __init__(self) -> None:
         self.issued = 0
         self._waiting: deque[tuple[int, int, int]] = deque()  # (receipt, first, last), by number
-        self._reserved: set[int] = set()  # numbers that are resolved by ``resolved``
+        self._reserved: set[int] = set()  # numbers that will be confirmed by ``resolved``
 
     @property
     def outstanding(self) -> int:
@@ -40,7 +40,7 @@ class Confirms:
         return bool(self._waiting)
 
     def published(self, number: int, receipt: int) -> list[Confirm]:
-        """``number`` more publishes that wait for ``receipt``; returns what can be confirmed at once."""
+        """Add ``number`` publishes that wait for ``receipt``; returns the confirms that can be sent at once."""
         first = self.issued + 1
         self.issued = last = self.issued + number
         if receipt != GRANTED:
@@ -51,7 +51,7 @@ class Confirms:
         return [Confirm(tag, multiple=False) for tag in range(first, last + 1)]
 
     def reserve(self, number: int) -> tuple[int, int]:
-        """The first and last number of ``number`` more publishes, which are confirmed by ``resolved``."""
+        """Reserve the numbers of ``number`` publishes, which ``resolved`` will confirm; returns the first and last."""
         first = self.issued + 1
         self.issued += number
         self._reserved.update(range(first, self.issued + 1))
@@ -87,7 +87,7 @@ class Confirms:
         return [Confirm(tag, multiple=False) for _, first, last in found for tag in range(first, last + 1)]
 
     def refused(self, number: int) -> list[Confirm]:
-        """``number`` more publishes that a queue has rejected."""
+        """Add ``number`` publishes that a queue has rejected."""
         first = self.issued + 1
         self.issued += number
         if not self._waiting and not self._reserved:

@@ -1,4 +1,4 @@
-"""Consumers: the contract between a queue and the sessions that it delivers to.
+"""Consumers: the interface between a queue and the sessions that it delivers to.
 
 AMQP sessions and callers in the same process have their own subclasses of ``Consumer``.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from leveret.delivery.unacked import Portion
 
 UNLIMITED = 1 << 60  # credit
-PER_CONSUMER = 450  # bytes of resident memory, measured with 20,000 of them: 430
+PER_CONSUMER = 450  # bytes of resident memory, measured with 20,000 consumers: 430
 
 
 class Outstanding(Protocol):
@@ -27,24 +27,24 @@ class Outstanding(Protocol):
     def holds(self, tag: int) -> bool: ...
 
     def take_back(self, tag: int) -> Portion | None:
-        """Its ack timeout has passed. None if it is not held any more."""
+        """Take back a delivery whose ack timeout has passed. None if it is no longer outstanding."""
 
 
 class Source(Protocol):
-    """What a holder needs of the queue of its messages."""
+    """The part of a queue that the holder of its messages uses."""
 
     counts_deliveries: bool  # redelivered messages have the header x-delivery-count
-    returning: int  # settlements that are requeuing messages: until they are done, only these are delivered
+    returning: int  # settlements in progress that requeue messages: until they are done, only these are delivered
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """Remove these messages. May be lazy on disk."""
+        """Remove these messages. On disk, this may happen later."""
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
         """Put these messages back in their places; ``count``: how often they were requeued before. Without ``tried``
         their holder was closed before it settled them."""
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These were rejected without requeue."""
+        """Drop or dead-letter messages that were rejected without requeue."""
 
     def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
         """Extend the ack timeout of a delivery to ``seconds`` from now, or to the timeout of the queue. False if the
@@ -61,7 +61,7 @@ class Holder:
 
     def __init__(self, queue: Source, credit: int, unacked: Outstanding | None = None) -> None:
         self.queue = queue
-        self.credit = credit  # how many more may be delivered before some must be settled
+        self.credit = credit  # how many more messages may be delivered before some must be settled
         self.unacked = unacked  # its deliveries
 
     def restore(self, number: int) -> None:
@@ -97,7 +97,7 @@ class Consumer(Holder):
         self.exclusive = exclusive
         self.priority = priority
         self.arguments = arguments or {}
-        self.memory = PER_CONSUMER + table_memory(self.arguments)  # bytes, about
+        self.memory = PER_CONSUMER + table_memory(self.arguments)  # approximate bytes
         self.selector: Selector | None = None  # deliver only matching messages
         self.one_shot = False  # cancelled after one message
 

@@ -9,7 +9,7 @@ from leveret.delivery.consumer import Consumer
 
 
 class ConsumerRing:
-    """Consumers with a higher priority are served first while they have room; equals in turn, one message each."""
+    """Consumers with a higher priority are served first while they have room; equal ones in turn, one message each."""
 
     __slots__ = ("_levels", "paused", "stretch", "total")
 
@@ -67,8 +67,8 @@ class ConsumerRing:
 class SingleActive(ConsumerRing):
     """x-single-active-consumer: one consumer gets all messages, the others wait.
 
-    The first consumer of the highest priority is the active one, until it is cancelled or a consumer with a higher
-    priority subscribes. It then keeps its unacked deliveries.
+    The first consumer with the highest priority is active until it is cancelled or a consumer with a higher priority
+    subscribes. It then keeps its unacked deliveries.
     """
 
     __slots__ = ()

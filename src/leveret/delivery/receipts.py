@@ -1,8 +1,8 @@
 """Publishes to queues that answer later: on another node, or with replicas that must have the message first.
 
-An ordinary queue accepts a run by a function call, and its write belongs to the broker's log, whose receipts are
+An ordinary queue accepts a run in a function call, and its write is part of the broker's log, whose receipts are
 numbers (store/log.py). A queue that *answers later* has a log of its own (``Queue.remote_log``). That log opens one
-Receipt for each copy that must exist, at a remote leader or a replica, and resolves it when the copy exists or cannot:
+Receipt for each copy that must exist, at a remote leader or a replica, and resolves it when the copy exists or fails:
 
     open ──> received ──> granted
       │          └──────> refused, lost
@@ -36,10 +36,10 @@ class Publisher(Protocol):
     """The channel that published a run, or the broker itself (broker/remote_writes.py)."""
 
     def spend(self, credits: int) -> None:
-        """So many more messages have been sent to a log and not been received."""
+        """This many more messages were sent to a log and are not yet received."""
 
     def refund(self, credits: int) -> None:
-        """So many of them have been received, or lost."""
+        """This many of these messages were received or lost."""
 
     def resolved(self, publish: PendingPublish) -> None:
         """Every receipt of the publish is resolved."""
@@ -77,7 +77,7 @@ class PendingPublish:
         return Receipt(self)
 
     def resolve(self, ack: bool) -> None:
-        """One receipt more is resolved."""
+        """One more receipt is resolved."""
         self.is_rejected = self.is_rejected or not ack
         self._unresolved -= 1
         if not self._unresolved:
@@ -85,7 +85,7 @@ class PendingPublish:
 
 
 class Receipt:
-    """What one log owes for one run. Resolving it twice has no effect."""
+    """The pending answer of one log for one run. Resolving it twice has no effect."""
 
     __slots__ = ("_is_open", "_is_unreceived", "_publish")
 
@@ -100,7 +100,7 @@ class Receipt:
             self._refund()
 
     def granted(self) -> None:
-        """The messages are as safe as this log promises."""
+        """The messages are as durable as this log guarantees."""
         self.received()
         self._resolve(ack=True)
 

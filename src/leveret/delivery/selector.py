@@ -3,8 +3,8 @@
     colour = 'red' AND weight > 2500 OR JMSPriority >= 7
 
 The length of the text is limited (``LONGEST`` characters, and see selector_parser.py), which limits the cost per
-message; matching never raises. ``selectable`` gives the fields of a message. The same mapping is what exchanges get as
-headers: names of headers as keys, and behind ``fields[name]`` also the names of JMS, computed on demand.
+message; matching never raises. ``selectable`` returns the fields of a message. Exchanges get the same mapping as
+headers: its keys are header names, and ``fields[name]`` also finds JMS names, whose values are computed on demand.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class Selector:
         return self._term(fields) is True
 
     def asked(self, fields: Mapping[str, object]) -> tuple[bool, int]:
-        """The same, and the steps of about 40 ns that it took at most."""
+        """As ``matches``, with the maximum number of steps (about 40 ns each) that it took."""
         self._meter.steps = self._steps
         matches = self._term(fields) is True
         return matches, self._meter.steps
 
 
 def compile_selector(text: str) -> Selector:
-    """PreconditionFailed if the text is too long or invalid, with the position and what was expected there."""
+    """PreconditionFailed if the text is too long or invalid; the error names the position and the expected token."""
     if len(text) > LONGEST:
         raise PreconditionFailed(
             f"invalid arg '{X_SELECTOR}': {len(text)} characters, expected at most {LONGEST}; shorten the selector"
@@ -57,12 +57,12 @@ def compile_selector(text: str) -> Selector:
 
 @lru_cache(maxsize=16)
 def _compiled(text: str) -> Selector:
-    """A binding is checked, then made: both compile its selector."""
+    """Cached, because a binding is first checked and then created, and both compile its selector."""
     return Selector(text, parse(text))
 
 
 def selector_of(arguments: Mapping[str, object]) -> Selector | None:
-    """The selector that the arguments of a binding or consumer ask for; as in JMS, a blank one selects everything."""
+    """The selector in the arguments of a binding or consumer; as in JMS, a blank selector selects everything."""
     if X_SELECTOR not in arguments:
         return None
     text = arguments[X_SELECTOR]
@@ -74,7 +74,7 @@ def selector_of(arguments: Mapping[str, object]) -> Selector | None:
 class MessageFields(dict[str, object]):
     """The headers of a message; ``fields[name]`` also finds its properties by their JMS names.
 
-    As with a defaultdict, ``in``, ``get`` and iteration see only headers, so that a headers exchange does not match
+    As with a defaultdict, ``in``, ``get`` and iteration find only headers, so that a headers exchange does not match
     properties. A header of the same name takes precedence: JMS clients over AMQP set such headers. Unknown names are
     None.
     """
@@ -104,7 +104,7 @@ def _delivery_mode(properties: Properties) -> str:
 
 
 def _timestamp(properties: Properties) -> int | None:
-    """In milliseconds, as in JMS; AMQP has whole seconds."""
+    """The timestamp in milliseconds, as in JMS; AMQP has whole seconds."""
     time = properties.timestamp
     if time is None:
         return None

@@ -1,4 +1,4 @@
-"""From the tokens of a selector to one closure, by recursive descent; each method below is one line of the grammar.
+"""Compiles the tokens of a selector to one closure, by recursive descent; each method is one line of the grammar.
 
     condition   = conjunction { OR conjunction }
     conjunction = denial { AND denial }
@@ -9,8 +9,8 @@
     product     = factor { (* | /) factor }
     factor      = (+ | -) factor | name | literal | ( condition )
 
-What a part can be is known while parsing as far as it does not depend on the message: arithmetic on a string, or a
-number where a condition must stand, is refused at once. A name can be anything.
+Types that do not depend on the message are checked while parsing: arithmetic on a string, or a number in place of a
+condition, is refused at once. A name can have any type.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from leveret.errors import PreconditionFailed
 X_SELECTOR = "x-selector"
 KEYWORDS = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"})
 LARGEST_NUMBER = (1 << 63) - 1
-SHOWN = 20  # characters of a wrong word that the error repeats
+SHOWN = 20  # characters of an invalid word that the error quotes
 
 SPACE = re.compile(r"\s*")
 NUMBER = re.compile(r"(?:[0-9]+(?P<point>\.[0-9]*)?|(?P<bare>\.[0-9]+))(?P<power>[eE][+-]?[0-9]+)?")
 NAME = re.compile(r"(?:[^\W\d]|\$)[\w$.]*")
 SIGN = re.compile(r"<>|<=|>=|[=<>+\-*/(),]")
-DEEPEST = 32  # parentheses, NOT and signs within each other
+DEEPEST = 32  # nested parentheses, NOT and signs
 MOST_TERMS = 256  # names and literals
 Kind = Literal["name", "string", "number", "condition"]
 
@@ -90,7 +90,7 @@ def _token_at(text: str, at: int) -> tuple[Token, int]:
 
 
 def _quoted(text: str, start: int, expected: str) -> tuple[str, int]:
-    """The text between the quote at ``start`` and the next single one; a doubled quote stands for one."""
+    """The text between the quote at ``start`` and the next single quote; a doubled quote stands for one quote."""
     quote = text[start]
     at = start + 1
     while (closing := text.find(quote, at)) >= 0:
@@ -115,7 +115,7 @@ def _number(text: str, found: re.Match[str]) -> Token:
 class Part(NamedTuple):
     term: Term
     kind: Kind
-    at: int  # where it begins
+    at: int  # its position in the text
 
 
 class Parsed(NamedTuple):
@@ -127,7 +127,7 @@ class Parsed(NamedTuple):
 
 
 def parse(text: str) -> Parsed:
-    """PreconditionFailed names the position of the error and what was expected there."""
+    """Parse a selector; PreconditionFailed names the position of the error and the expected token."""
     return _Parser(tokens_of(text)).selector()
 
 
@@ -157,7 +157,7 @@ class _Parser:
         return token
 
     def _found(self, *words: str) -> Token | None:
-        """The next word, taken, if it is one of these keywords or signs."""
+        """Consume and return the next word if it is one of these keywords or signs."""
         token = self._token
         return self._take() if token.kind in ("keyword", "sign") and token.text in words else None
 

@@ -1,11 +1,11 @@
 """The parts of a selector as closures: each takes the fields of a message and returns a value.
 
-A value is a string, a number, True, False, or None for *unknown*: a missing field, arithmetic on other types than
+A value is a string, a number, True, False, or None for *unknown*: a missing field, arithmetic on types other than
 numbers, a comparison of different types. Logic has three values: *unknown* AND FALSE is FALSE, *unknown* OR TRUE is
-TRUE, and any other operation with *unknown*, also NOT, is *unknown*. A selector matches a message only if it is TRUE.
+TRUE, and any other operation with *unknown*, including NOT, is *unknown*. A selector matches only if it is TRUE.
 
-No closure raises, whatever the fields contain. The cost of each is at most the length of its text times that of its
-field: LIKE follows all ways through its pattern at once, one bit for each, instead of one after the other.
+No closure raises, whatever the fields contain. The cost of each is at most the length of its text times the length of
+its field: LIKE follows all paths through its pattern at once, one bit for each, instead of one after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leveret.wire.fields import EPOCH, SECOND
 Fields = Mapping[str, object]
 Term = Callable[[Fields], object]
 
-LONGEST_LIKE = 4_096  # characters; LIKE does not know longer texts
+LONGEST_LIKE = 4_096  # characters; LIKE is unknown for longer texts
 LIKE_STEPS, LIKE_BITS_PER_STEP = 3, 1_000  # measured, in steps of about 40 ns
 ORDERINGS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -32,7 +32,7 @@ ORDERINGS: dict[str, Callable[[float, float], bool]] = {
 
 
 def seconds_of(time: datetime) -> int:
-    """Since 1970, as the wire has it; a time without a zone is taken as UTC."""
+    """Seconds since 1970, as on the wire; a time without a time zone is taken as UTC."""
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return (aware - EPOCH) // SECOND
 
@@ -90,7 +90,7 @@ def positive(term: Term) -> Term:
 
 
 def arithmetic(first: Term, rest: Sequence[tuple[str, Term]]) -> Term:
-    """One row of operators of the same rank, from left to right."""
+    """A sequence of operators of the same precedence, from left to right."""
     steps = [(ARITHMETIC[sign], term) for sign, term in rest]
 
     def calculate(fields: Fields) -> object:
@@ -103,7 +103,7 @@ def arithmetic(first: Term, rest: Sequence[tuple[str, Term]]) -> Term:
                 return None
             try:
                 value = step(value, other)
-            except ArithmeticError:  # division by zero, or a whole number beyond all floats
+            except ArithmeticError:  # division by zero, or a whole number too large for a float
                 return None
         return value
 
@@ -111,7 +111,7 @@ def arithmetic(first: Term, rest: Sequence[tuple[str, Term]]) -> Term:
 
 
 def divide(left: float, right: float) -> float:
-    """Whole numbers divide as in Java, towards zero."""
+    """Division of whole numbers rounds towards zero, as in Java."""
     if isinstance(left, int) and isinstance(right, int):
         quotient = abs(left) // abs(right)
         return quotient if (left < 0) == (right < 0) else -quotient
@@ -160,7 +160,7 @@ def between(term: Term, low: Term, high: Term) -> Term:
 
 
 def one_of(term: Term, members: Sequence[str | int | float]) -> Term:
-    """Equal to one of them; a member of another type leaves it unknown whether there is an equal one."""
+    """Whether the term equals a member; unknown if none is equal and a member has another type."""
     strings = frozenset(member for member in members if isinstance(member, str))
     numbers = frozenset(member for member in members if not isinstance(member, str))
 
@@ -180,7 +180,7 @@ def is_null(term: Term) -> Term:
 
 
 class Meter:
-    """Counts the work of the LIKE conditions of one selector, the only ones whose work grows with the field."""
+    """Counts the work of the LIKE conditions of one selector, the only conditions whose work grows with the field."""
 
     __slots__ = ("steps",)
 
@@ -203,9 +203,9 @@ def like(term: Term, pattern: str, escape: str | None, meter: Meter) -> Term:
 
 
 def _like_matcher(pattern: str, escape: str | None) -> Callable[[str], bool]:
-    """Bit n of ``reached`` says that the first n single characters of the pattern can stand for the text so far.
+    """Bit n of ``reached`` is set if the first n single characters of the pattern match the text so far.
 
-    A character of the text moves a bit up if the pattern has it, or ``_``, there; a bit at a ``%`` may also stay.
+    A character moves a bit up if the pattern has that character, or ``_``, at its position; at ``%`` it may also stay.
     """
     accepting: dict[str, int] = {}
     anything = staying = 0

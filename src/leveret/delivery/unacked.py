@@ -1,19 +1,19 @@
 """Deliveries of a channel that are not settled.  Hot path.
 
 Theory of operation. Delivery tags of a channel are 1, 2, 3, ... so the outstanding messages are a list indexed by
-``tag - base``; a settled one in the middle is a hole (None). The holder and the source of a message are not kept per
-message: consecutive tags of one holder, from consecutive places of one lane, form a *span*, and a single consumer on a
-channel has one span. In a span ``sequence = tag + delta`` always holds.
+``tag - base``; a settled message in the middle is a hole (None). The holder and the source of a message are not stored
+per message: consecutive tags of one holder, from consecutive places of one lane, form a *span*, and a single consumer
+on a channel has one span. In a span ``sequence = tag + delta`` always holds.
 
     tags     base ............................ next_tag
     items    [ m  m  m  None  m  m  m  m  m  m ]
     spans    |--- holder A, delta 7 ---|- holder B -|
 
 One old delivery that is never settled would keep the list growing. When most of the list is holes, the outstanding
-deliveries of its older half become *stragglers*, each on its own, and that half of the list is dropped.
+deliveries of its older half become *stragglers*, which are stored individually, and that half of the list is dropped.
 
-Settling returns *portions*: consecutive sequences of one lane, without holes. A queue settles or requeues a portion at
-once, and the log writes one range instead of many numbers.
+Settling returns *portions*: consecutive sequences of one lane, without holes. A queue settles or requeues a whole
+portion at once, and the log writes one range instead of many numbers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Unacked:
         self.spans: deque[Span] = deque()
         self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
         self.timed_out: dict[int, None] = {}  # tags whose ack timeout has passed: a late ack is not an error
-        self.late = 0  # settlements of such tags
+        self.late = 0  # settlements of tags that had timed out
 
     def __len__(self) -> int:
         return len(self.items) - self.start - self.holes + len(self.stragglers)
@@ -102,7 +102,7 @@ class Unacked:
     # ---- deliveries
 
     def add(self, holder: Holder, message: Message | None, lane: int, sequence: int, count: int) -> int:
-        """Add one delivery; returns its tag. Without a message it needs no ack."""
+        """Add one delivery; returns its tag. Without a message the delivery needs no ack."""
         tag = self.next_tag
         if message is None:
             self.skip(1)
@@ -186,7 +186,7 @@ class Unacked:
         return self.take_through(self.next_tag - 1)
 
     def take_one(self, tag: int) -> Portion | None:
-        """Settle just ``tag``; None if it is not outstanding."""
+        """Settle only ``tag``; None if it is not outstanding."""
         if tag < self.base:
             return self.stragglers.pop(tag, None)
         if tag >= self.next_tag:
@@ -210,7 +210,7 @@ class Unacked:
         return [portion for portion in portions if portion is not None]
 
     def take_back(self, tag: int) -> Portion | None:
-        """Take a message back whose ack timeout has passed; a later settlement of its tag is ignored."""
+        """Take back a message whose ack timeout has passed; a later settlement of its tag is ignored."""
         portion = self.take_one(tag)
         if portion is not None:
             self.timed_out[tag] = None
@@ -258,7 +258,7 @@ class Unacked:
         return spans[bisect_left(spans, tag, key=_last_tag)]
 
     def _split(self, portions: list[Portion], span: Span, first: int, slots: list[Message | None]) -> None:
-        """Cut a stretch of slots at its holes."""
+        """Split a stretch of slots at its holes."""
         run: list[Message] = []
         for tag, message in enumerate(slots, first):
             if message is not None:

@@ -1,1 +1,1 @@
-"""Queue types and what queues offer: limits, expiry, dead-lettering, retries, deduplication, streams."""
+"""Queue types and the features of queues: limits, expiry, dead-lettering, retries, deduplication, streams."""

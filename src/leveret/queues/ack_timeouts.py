@@ -1,8 +1,8 @@
 """x-consumer-timeout: how long a consumer may keep a message without acknowledging it.
 
 A message that is kept too long is requeued as if it had been nacked: counted, marked redelivered, and delayed or
-dead-lettered if the queue is declared so. Only that message: the channel stays open, and a later ack is ignored. A
-consumer can extend the timeout of one message (``extend``).
+dead-lettered if the queue is configured for that. Only that message is affected: the channel stays open, and a later
+ack is ignored. A consumer can extend the timeout of one message (``extend``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leveret.delivery.consumer import Outstanding
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
-SWEEP_FROM = 1024  # entries; a sweep of fewer is not worth its cost
+SWEEP_FROM = 1024  # entries; sweeping fewer is not worth the cost
 
 Entry = tuple[float, int, Outstanding, int, int]  # until, order, holder, first tag, number of tags
 
@@ -30,15 +30,15 @@ class AckTimeouts:
         self._queue = queue
         self._heap: list[Entry] = []
         self._order = count()
-        self._extended: dict[tuple[Outstanding, int], float] = {}  # by tag: until
+        self._extended: dict[tuple[Outstanding, int], float] = {}  # by holder and tag: the new deadline
         self._next = NextTimer(queue.context, self._check)
 
     def __len__(self) -> int:
-        """Entries, including those of messages that were settled in time."""
+        """The number of entries, including those of messages that were settled in time."""
         return len(self._heap)
 
     def opened(self, unacked: Outstanding | None, number: int) -> None:
-        """The last ``number`` delivery tags are of messages of this queue."""
+        """The last ``number`` delivery tags belong to messages of this queue."""
         if self.seconds is not None and unacked is not None:
             self._add(self._queue.context.now() + self.seconds, unacked, unacked.next_tag - number, number)
 

@@ -23,7 +23,7 @@ def whole_number(arguments: Arguments, name: str, smallest: int, largest: int) -
 
 
 def milliseconds(arguments: Arguments, name: str, smallest: int) -> float | None:
-    """In seconds."""
+    """The value of an argument in milliseconds, converted to seconds."""
     value = whole_number(arguments, name, smallest, LONGEST_MS)
     return None if value is None else value / 1000
 
@@ -63,7 +63,7 @@ def one_of(arguments: Arguments, name: str, accepted: Sequence[str]) -> str | No
 
 
 def list_of_milliseconds(arguments: Arguments, name: str, most: int) -> tuple[float, ...] | None:
-    """In seconds."""
+    """The values of a list of milliseconds, converted to seconds."""
     value = arguments.get(name)
     if value is None:
         return None

@@ -2,18 +2,18 @@
 
 Theory of operation. A message is *ready* (in a lane), *unacknowledged* (delivered: the queue stores only how many and
 how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per tick drain()
-delivers what is ready to the consumers. Publish and drain within one tick are the delivery attempt: a message that can
-be delivered at once never counts as ready, since every reader of the counts drains first.
+delivers ready messages to the consumers. A message that can be delivered in the tick of its publish never counts as
+ready, because all code that reads the counts drains the queue first.
 
     publish ──> ready ──drain──> unacknowledged ──settle──> gone
                   ^                 │
                   └────requeue──────┘        (to its old place, marked redelivered)
 
-Work per message is done only on queues that need it: lanes by priority, deadlines. Everything else is per run. The
-waiting messages are in leveret.backlog. Parts for further options are None on queues that do not have them: ``limits``,
+Work per message is done only on queues that need it: lanes by priority, deadlines. Everything else is done per run. The
+waiting messages are in leveret.backlog. Parts for further options are None on queues without these options: ``limits``,
 ``ack_timeouts``, ``idle_timer``, ``selection`` (groups, selectors), ``duplicates``.
 
-Length: the way of a message through the queue, from publish to settle.
+Length: the whole path of a message through the queue, from publish to settle.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.selection: Selection | None = None
         self.duplicates: Duplicates | None = None
         self.can_reject = self.counts_deliveries = False
-        self.returning = 0  # settlements that are returning messages: no other message overtakes these
+        self.returning = 0  # settlements in progress that return messages: no other message overtakes these
         self.expiry_timer: tuple[float, Cancellable] | None = None
         self.idle_timer: IdleTimer | None = None
         self.apply(self.options)
@@ -97,7 +97,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
     # ---- options
 
     def apply(self, options: QueueOptions) -> None:
-        """Follow these options from now on. Messages that are in the queue already keep the deadlines they have."""
+        """Use these options from now on. Messages that are already in the queue keep their deadlines."""
         self.options = options
         self.synced = options.durability != "os"
         self.ttl = options.ttl
@@ -128,7 +128,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.note_use()
 
     def _apply_ack_timeout(self, seconds: float | None) -> None:
-        """Messages that were delivered already keep their timeouts."""
+        """Set the ack timeout. Messages that were already delivered keep theirs."""
         if self.ack_timeouts is not None:
             self.ack_timeouts.seconds = seconds
         elif seconds is not None:
@@ -191,7 +191,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
                 deadlines.extend(lanes[min(message[2].priority, highest)], [message])
 
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
-        if len(self.lanes) == 1:  # where every run is one message, this is most of the work
+        if len(self.lanes) == 1:  # the fast path: if every run is one message, this is most of the work
             lane = self.lane
             tail = lane.tail
             self.publish(run, size, timed)
@@ -212,10 +212,10 @@ class ClassicQueue(Backlog, DeclaredQueue):
         if not self.alive:
             return
         if self.deadlines is not None and not self._remove_expired():
-            self.touch()  # there are more, and an expired message is never delivered
+            self.touch()  # more have expired, and an expired message is never delivered
             return
         if self.returning and self.selection is not None:
-            return  # touched again when all have returned
+            return  # the queue is touched again when all messages have returned
         selects, is_single = self.selection is not None, len(self.lanes) == 1
         budget = self.selection.deliver(BURST) if self.selection is not None else BURST
         while budget > 0 and not selects:
@@ -233,7 +233,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         elif self.limits is not None:
             self.limits.enforce()
         if self.deadlines is not None:
-            if budget > 0:  # else some were not offered yet, and must not expire by TTL 0 before that
+            if budget > 0:  # otherwise some were not offered yet, and must not expire by TTL 0 before that
                 for lane in self.lanes:
                     lane.mark_attempted()
             if not self._remove_expired():
@@ -248,14 +248,14 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     def catch_up(self) -> None:
         time_slice = self.context.background.new_slice()
-        while self.dirty:  # the consumers may have room for more than one burst
+        while self.dirty:  # consumers may have room for more than one burst
             self.drain()
             if self.selection is not None or time_slice.is_over:
                 break  # evaluating selectors on a whole backlog would hold the loop
-        self.dirty = True  # it is still on the list of dirty queues, and drained again it finds nothing to do
+        self.dirty = True  # it is still in the list of dirty queues; the next drain finds nothing to do
 
     def offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
-        """Let one consumer take messages: how many it took."""
+        """Let one consumer take messages; returns how many it took."""
         if lane.returned:
             sequence, count, message = lane.pop()  # type: ignore[misc]
             consumer.take_again(message, lane.number, sequence, count)
@@ -307,7 +307,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     @property
     def needs_load(self) -> bool:
-        """There are messages, but the first one is on disk."""
+        """Whether there are messages, but the first one is on disk."""
         self.settle_down()
         lane = self.highest_lane()
         return lane.paged > 0 and lane.is_empty_here and not self.is_paused
@@ -354,8 +354,8 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.touch()
 
     def _return(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool) -> None:
-        """Return messages that were delivered ``count`` times: at once, after a delay, or not any more. ``tried``: a
-        consumer failed to process them; else it was closed before it could."""
+        """Requeue messages that were delivered ``count`` times, at once or after a delay, or discard them. ``tried``: a
+        consumer failed to process them; otherwise it was closed before it could."""
         options = self.options
         plan = options.retry
         is_over = options.delivery_limit is not None and count > options.delivery_limit
@@ -373,7 +373,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
             self.put_back(lane, place, count, message)
 
     def _delay(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
-        """Redeliver messages later, by the retry plan."""
+        """Redeliver messages later, according to the retry plan."""
         plan, delayed, context = self.options.retry, self.delayed, self.context
         assert plan is not None
         assert delayed is not None
@@ -394,7 +394,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.discard(REJECTED, dead_messages(lane, sequence, messages))
 
     def _let_go(self, lane: int, sequence: int, messages: list[Message]) -> int:
-        """These are not unacknowledged any more; their bytes."""
+        """These messages are no longer unacknowledged; returns their bytes."""
         size = sum([len(message[0]) for message in messages])
         self.unacked -= len(messages)
         self.held -= size
@@ -456,8 +456,8 @@ class ClassicQueue(Backlog, DeclaredQueue):
     def _remove_expired(self) -> bool:
         """Remove expired messages for one time slice, at most ``expiries_at_once``; False if there are more.
 
-        At least as many are removed as were published, or expiry would fall behind. While expired messages are being
-        read from disk, no other ones on disk are removed.
+        At least as many are removed as were published; otherwise expiry would fall behind. While expired messages are
+        being read from disk, no further messages on disk are removed.
         """
         deadlines, context = self.deadlines, self.context
         assert deadlines is not None
@@ -477,7 +477,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         return True
 
     def _remove_expired_on_disk(self, lane: Lane, sequences: list[int]) -> None:
-        """They are read only if they are dead-lettered."""
+        """Remove expired messages that are on disk only. They are read only if they are dead-lettered."""
         target = self.options.dead_letter
         if target is not None and target.takes_expired:
             self.counters.expired += self.read_expired(lane, sequences, self._expired_was_read)
@@ -495,13 +495,13 @@ class ClassicQueue(Backlog, DeclaredQueue):
             self.discard(EXPIRED, expired[first : first + BATCH])
 
     def _schedule_expiry(self) -> None:
-        """One timer for the next expiry; an earlier one that is already set schedules again."""
+        """Set one timer for the next expiry; a timer that is already set for an earlier time schedules the next one."""
         assert self.deadlines is not None
         soonest = self.deadlines.next_deadline()
         if soonest == NEVER or (self.expiry_timer is not None and self.expiry_timer[0] <= soonest):
             return
         if soonest <= self.context.now() and self.reads_expired:
-            return  # the queue is touched when they are read
+            return  # the queue is touched when the messages are read
         if self.expiry_timer is not None:
             self.expiry_timer[1].cancel()
         self.expiry_timer = (soonest, self.context.schedule(soonest, self._expiry_due))
@@ -531,7 +531,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
             self.release_dead(dead)
 
     def release_dead(self, dead: DeadMessage) -> None:
-        """The message gives up its place in this queue."""
+        """Release the place of the message in this queue."""
         if dead.sequence != NOWHERE:
             self.release(dead.lane, dead.sequence, 1, len(dead.message[0]))
 
@@ -555,6 +555,6 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
 
 def expiring_by(deadline: float, run: list[Message]) -> list[Message]:
-    """The same messages, expiring no later than the queue's TTL; one traits object serves a whole run."""
+    """The same messages, expiring no later than the queue's TTL; a whole run shares one traits object."""
     made = {traits: traits.expiring(deadline) for traits in {message[2] for message in run}}
     return [(content, address, made[traits]) for content, address, traits in run]

@@ -1,4 +1,4 @@
-"""What a queue gets from the broker, and its calls to its virtual host. So no queue imports its caller."""
+"""The objects that a queue gets from the broker, and its calls to its virtual host: no queue imports its caller."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ class OffsetBook(Protocol):
         """PreconditionFailed if no more names can be stored."""
 
     def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None:
-        """Also raises what ``refuse_too_many`` does."""
+        """Store an offset; raises the same error as ``refuse_too_many``."""
 
     def pinned(self, queue: str) -> int | None:
         """The lowest offset of a pinned reader."""
 
     def forget(self, queue: str) -> None:
-        """The stream is deleted."""
+        """Delete the offsets of a deleted stream."""
 
 
 class DeadLetterTarget(Protocol):
-    """Where messages of a queue go that leave it without being consumed."""
+    """The destination of messages that leave a queue without being consumed."""
 
     def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
         """Publish these messages elsewhere and release their places in the queue."""
 
 
 class QueueCallbacks:
-    """Calls of a queue to its virtual host (broker/queue_callbacks.py). A queue without one uses these defaults."""
+    """Calls of a queue to its virtual host (broker/queue_callbacks.py). These are the defaults without one."""
 
     def count_memory(self, size: int) -> None:
-        """A consumer of this size in bytes was added, or (below 0) removed."""
+        """A consumer of this size in bytes was added, or removed (negative)."""
 
     def delete_unused(self, queue: DeclaredQueue) -> None:
-        """Delete a queue that is not used any more (auto-delete, x-expires)."""
+        """Delete a queue that is no longer used (auto-delete, x-expires)."""
 
     def drop_leases(self, queue: DeclaredQueue) -> None:
-        """A queue with leases is deleted, and they are with it."""
+        """Delete the leases of a deleted queue."""
 
     def open_trace(self, queue: DeclaredQueue) -> DeduplicationLog | None:
-        """Where the queue stores the IDs for deduplication; None if it does not."""
+        """The log in which the queue stores the IDs for deduplication; None if it does not store them."""
         return None
 
     def when_granted(self, call: Callable[[], None]) -> None:
@@ -78,12 +78,12 @@ class StreamWorker(Protocol):
 
 
 class NoThread:
-    """Runs jobs at once, where there is no disk to wait for."""
+    """Runs jobs at once, if there is no disk to wait for."""
 
     def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         try:
             result = job()
-        except Exception as problem:  # noqa: BLE001 - it is passed on, as from a thread
+        except Exception as problem:  # noqa: BLE001 - the error is passed on, as from a thread
             result = problem
         done(result)
 
@@ -102,7 +102,7 @@ class StreamWorkers:
         self._reader.do(job, done)
 
     def write(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
-        """One job after the other, in this order."""
+        """Run jobs one after the other, in the order of these calls."""
         self._writer.do(job, done)
 
 
@@ -112,8 +112,8 @@ class QueueContext(BacklogContext):
 
     callbacks: QueueCallbacks = field(default_factory=QueueCallbacks)
     dead_letters: DeadLetterTarget | None = None
-    expiries_at_once: int = 2048  # messages that may expire in one drain; the others do in the next
+    expiries_at_once: int = 2048  # messages that may expire in one drain; the rest expires in the next drain
     stream_disk: Disk | None = None  # the files of streams
     stream_workers: StreamWorkers = field(default_factory=StreamWorkers)
     stream_offsets: OffsetBook | None = None
-    tracer: QueueTracer | None = None  # gets every message while the virtual host is traced (queues/traced_queues.py)
+    tracer: QueueTracer | None = None  # records every message while the virtual host is traced (traced_queues.py)

@@ -1,11 +1,11 @@
-"""The contract of a queue that clients declare: what virtual hosts, sessions, the HTTP API and statistics need of it.
+"""The interface of a queue that clients declare, for virtual hosts, sessions, the HTTP API and statistics.
 
-A queue type implements it as a subclass: ClassicQueue, StreamQueue. It includes the contract of a destination
+A queue type implements it as a subclass: ClassicQueue, StreamQueue. It includes the interface of a destination
 (queues/queue.py). Features of some types only are capabilities, so that no other module depends on the classes:
 
     backlog       messages wait in lanes and leave when they are settled; None otherwise
     stream        messages have offsets and stay; None otherwise
-    has_offsets   whether ``stream`` is there
+    has_offsets   whether ``stream`` is not None
     can_reject    may refuse single messages
 
 The class has no slots of its own, since Python allows only one base with slots: each type lists the attributes below.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class GetResult(NamedTuple):
-    """A message that basic.get took; ``left`` are still ready."""
+    """A message that basic.get took; ``left``: the number of messages that are still ready."""
 
     lane: int
     sequence: int
@@ -48,7 +48,7 @@ class GetResult(NamedTuple):
 
 
 class Declaration(NamedTuple):
-    """How a queue was declared. ``options``: the effective ones, of its arguments and of policies."""
+    """How a queue was declared. ``options``: the effective options, from its arguments and from policies."""
 
     id: int
     name: str
@@ -67,7 +67,7 @@ class MessageWalk(Protocol):
     enough: bool  # set by the visitor: no more messages in this step
 
     def step(self, most: int = STEP) -> bool:
-        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
+        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at the end."""
 
 
 class DeclaredQueue(Queue):
@@ -82,13 +82,13 @@ class DeclaredQueue(Queue):
     auto_delete: bool
     owner: object | None  # the connection of an exclusive queue
     counts_deliveries: bool  # consumers get the delivery count of each message
-    returning: int  # settlements that are returning messages: no other message overtakes these
+    returning: int  # settlements in progress that return messages: no other message overtakes these
     consumers: ConsumerRing
     counters: QueueCounters
     observers: list[Observer]
     unacked: int
-    bytes: int  # of content that is not in files of a stream
-    held: int  # of content that is delivered and not settled
+    bytes: int  # of content, except in files of a stream
+    held: int  # bytes of content that is delivered and not settled
     accounted: int  # bytes of memory that are counted in the gauge
 
     keeps_all: bool = False
@@ -124,12 +124,12 @@ class DeclaredQueue(Queue):
 
     @property
     def total_bytes(self) -> int:
-        """Of content, in memory and on disk, ready and unacknowledged."""
+        """Bytes of content, in memory and on disk, ready and unacknowledged."""
         return self.bytes
 
     @property
     def ready_bytes(self) -> int:
-        """Of content that is ready."""
+        """Bytes of content that is ready."""
         return self.total_bytes - self.held
 
     def first_message(self) -> Message | None:
@@ -147,7 +147,7 @@ class DeclaredQueue(Queue):
         raise NotImplementedError
 
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
-        """Do the deliveries and expiries that are due, before the queue is read. False if the time slice was over
+        """Do the deliveries and expiries that are due, before the queue is read. False if the time slice ended
         first."""
         raise NotImplementedError
 
@@ -200,12 +200,12 @@ class DeclaredQueue(Queue):
         raise NotImplementedError
 
     def dismiss(self, consumer: Consumer) -> None:
-        """Cancel a consumer that takes a single message and has it."""
+        """Cancel a consumer that takes a single message and has received it."""
         self.remove_consumer(consumer)
         consumer.cancelled_by_queue()
 
     def cancel_consumers(self) -> None:
-        """The queue is deleted."""
+        """Cancel all consumers, because the queue is deleted."""
         for consumer in list(self.consumers):
             self.consumers.remove(consumer)
             self.context.callbacks.count_memory(-consumer.memory)
@@ -217,7 +217,7 @@ class DeclaredQueue(Queue):
     # ---- options and deletion
 
     def apply(self, options: QueueOptions) -> None:
-        """Follow these options from now on."""
+        """Use these options from now on."""
         raise NotImplementedError
 
     def die(self) -> int:

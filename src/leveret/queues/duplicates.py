@@ -1,13 +1,13 @@
-"""x-message-deduplication: a message with an ID that the queue has seen is confirmed and dropped.
+"""x-message-deduplication: a message with an ID that the queue has recorded is confirmed and dropped.
 
 Theory of operation. ``_line`` holds the keys in the order in which they were added, ``_ends`` the time at which each
 expires. New keys are appended; keys that expired or exceed the limit are removed from the front, a few at a time, so
-that no publish pays for thousands. A key that expired may be added again before it was removed from the front: it is
-then in the line twice, and ``_stale`` counts how many of its first entries are void.
+that no single publish removes thousands. A key that expired may be added again before it is removed from the front: it
+is then in the line twice, and ``_stale`` counts how many of its first entries are void.
 
 For a durable queue the keys are also in the log, in the same order (DeduplicationLog). A key is written in one group
-with its message, so a crash keeps both or none; and it stays when the message is consumed. Keys that were removed from
-the front may reappear after a crash; they are then found to be expired again.
+with its message, so after a crash both or none exist; and it stays when the message is consumed. Keys that were removed
+from the front may reappear after a crash; they have expired and are removed again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST = 1_000_000  # keys, if the window is limited by time only
 FORGOTTEN_AT_ONCE = 64
-LONGEST_KEY = 32  # bytes; of longer keys the digest is stored
+LONGEST_KEY = 32  # bytes; longer keys are stored as a digest
 MESSAGE_ID = "message-id"
 NOWHERE = Address("", "", 1, DEFAULT_FRAME_MAX)
 Take = Callable[[int, bytes, float], None]  # sequence, key, deadline
@@ -48,14 +48,14 @@ class Duplicates:
         self._stale: Counter[bytes] = Counter()
         self._trace: DeduplicationLog | None = None  # created for the first key
         self._unsafe: set[bytes] = set()  # keys that are not on disk yet
-        self._unsafe_line: deque[tuple[int, bytes]] = deque()  # the same, with their sequences in the log
+        self._unsafe_line: deque[tuple[int, bytes]] = deque()  # the same keys, with their sequences in the log
 
     def __len__(self) -> int:
-        """Stored keys, including expired ones that were not removed yet."""
+        """The number of stored keys, including expired keys that were not removed yet."""
         return len(self._ends)
 
     def resize(self, window: DuplicateWindow) -> None:
-        """Stored keys keep their expiry; keys over the limit are removed as new ones are added."""
+        """Change the window. Stored keys keep their expiry; keys over the limit are removed as new keys are added."""
         self._window = window
 
     def has_seen(self, message: Message) -> bool:
@@ -65,7 +65,7 @@ class Duplicates:
         return key is not None and self._ends.get(key, -NEVER) > now
 
     def drop(self, message: Message) -> int:
-        """Count a duplicate. Its confirm waits for this receipt, until the first message is on disk."""
+        """Count a duplicate; returns the receipt that its confirm waits for, until the first message is on disk."""
         self._queue.counters.duplicates += 1
         key = key_of(message, self._window.header)
         self._note_safe()
@@ -141,13 +141,13 @@ class Duplicates:
         trace.read(take, taken)
 
     def stop(self) -> None:
-        """Deduplication was switched off."""
+        """Discard the stored keys, because deduplication was switched off."""
         if self._trace is not None:
             self._trace.forget(self._trace.next)
 
 
 def key_of(message: Message, header: str) -> bytes | None:
-    """The ID of the message; None if it has none."""
+    """The ID of a message for deduplication; None if there is none."""
     properties = properties_of(message[0])
     value: object = properties.message_id if header == MESSAGE_ID else (properties.headers or {}).get(header)
     match value:
@@ -200,7 +200,7 @@ class DeduplicationLog:
         return self.next if self._pages is None else self._pages.synced(self.id, 0)
 
     def read(self, take: Take, done: Callable[[], None]) -> None:
-        """Read all IDs, in order; damaged ones are left out."""
+        """Read all IDs, in order; damaged entries are left out."""
 
         def loaded(found: list[Loaded], missing: list[int]) -> None:
             for sequence, (content, _, traits), _ in found:

@@ -1,9 +1,9 @@
 """Message groups (x-message-groups): a group is processed by one consumer at a time, in order.
 
 Theory of operation. The header x-group-id names the group of a message. A group is *free*, or it has a *holder*: the
-consumer that has unsettled messages of the group. Only the holder gets more messages of it. Once all are settled or
-returned the group is free, and its next message goes to the consumer that holds the fewest groups. So groups spread
-anew when consumers are added or removed, and nothing has to be moved.
+consumer that has unsettled messages of the group. Only the holder gets more messages of the group. Once all are settled
+or returned the group is free, and its next message goes to the consumer that holds the fewest groups. So groups are
+redistributed when consumers are added or removed, and nothing has to be moved.
 
 A cancelled holder keeps the group until it has settled its messages, since it may still be processing them. A consumer
 with automatic acknowledgement never settles: it keeps a group until it is cancelled, until another consumer is added,
@@ -27,7 +27,7 @@ SEQUENCES = (1 << SEQUENCE_BITS) - 1
 HIGHEST_LANE = 255
 
 GroupKey = str | bytes | int | float | Decimal
-Entry = tuple[int, int]  # rank, and mask of the selectors that match (selector_masks.py)
+Entry = tuple[int, int]  # rank, and mask of the selectors that match (selection_order.py)
 
 
 def rank_of(lane: int, sequence: int) -> int:
@@ -41,11 +41,11 @@ def place_of(rank: int) -> tuple[int, int]:
 
 
 def group_key(headers: Mapping[str, object]) -> GroupKey | None:
-    """The group of a message; None if it has none, or an invalid value."""
+    """The group of a message; None if the header is missing or invalid."""
     value = headers.get(X_GROUP_ID)
     if isinstance(value, bool) or not isinstance(value, str | bytes | int | float | Decimal):
         return None
-    return value if value == value else None  # NaN is not equal to itself, and each message would be a group
+    return value if value == value else None  # NaN does not equal itself, so each message would be a group of its own
 
 
 class Group:
@@ -55,19 +55,19 @@ class Group:
         self.key = key
         self.holder: Consumer | None = None
         self.out = 0  # unsettled messages of the holder
-        self.waiting: list[Entry] = []  # classified and not delivered; a heap
+        self.waiting: list[Entry] = []  # a heap of messages that are classified and not delivered
         self.unwanted: list[Entry] = []  # messages that match no current consumer: they do not block the others
         self.delayed: set[int] = set()  # ranks of messages that wait for a retry
 
     def head(self, wishes: int) -> Entry | None:
-        """The next message that matches a consumer; ``wishes``: the bits of the current consumers."""
+        """The next message that matches a consumer; ``wishes``: the selector bits of the current consumers."""
         waiting = self.waiting
         while waiting and not waiting[0][1] & wishes:
             self.unwanted.append(heappop(waiting))
         return waiting[0] if waiting else None
 
     def is_held_up(self, rank: int) -> bool:
-        """An earlier message of the group waits for a retry."""
+        """Whether an earlier message of the group waits for a retry."""
         return bool(self.delayed) and min(self.delayed) < rank
 
     @property
@@ -82,10 +82,10 @@ class Groups:
 
     def __init__(self) -> None:
         self._by_key: dict[GroupKey, Group] = {}
-        self._out: dict[int, Group] = {}  # by rank, of unsettled messages
+        self._out: dict[int, Group] = {}  # by the ranks of unsettled messages
         self._kept: dict[Group, None] = {}  # held with automatic acknowledgement, least recently used first
-        self._shares: dict[Consumer, int] = {}  # number of groups that each holds
-        self._lined_up: dict[Consumer, dict[Group, None]] = {}  # those of them with waiting messages
+        self._shares: dict[Consumer, int] = {}  # number of groups that each consumer holds
+        self._lined_up: dict[Consumer, dict[Group, None]] = {}  # its groups with waiting messages
         self._delayed: dict[int, Group] = {}  # by rank
 
     def __len__(self) -> int:
@@ -113,13 +113,13 @@ class Groups:
             self._lined_up.setdefault(group.holder, {})[group] = None
 
     def pop(self, group: Group) -> None:
-        """Its first message was delivered, or is gone."""
+        """Remove the first message of the group: it was delivered, or is gone."""
         heappop(group.waiting)
         if not group.waiting and group.holder is not None:
             self._forget_line(group, group.holder)
 
     def clear_waiting(self) -> None:
-        """All messages will be classified again."""
+        """Remove all waiting messages, which will be classified again."""
         self._lined_up.clear()
         for group in list(self._by_key.values()):
             group.waiting.clear()
@@ -127,7 +127,7 @@ class Groups:
             self.forget_if_idle(group)
 
     def ask_again(self) -> list[Group]:
-        """The consumers have changed, so another message may be the next: groups with waiting messages."""
+        """The groups with waiting messages: after a change of consumers, another message may be the next."""
         for group in self._by_key.values():
             entries, group.unwanted = group.unwanted, []
             for rank, mask in entries:
@@ -141,7 +141,7 @@ class Groups:
     # ---- holding
 
     def given(self, group: Group, rank: int, consumer: Consumer) -> list[Group]:
-        """Its first message goes to this consumer; returns groups that became free by that."""
+        """The first message of the group goes to this consumer; returns the groups that became free by that."""
         if group.holder is None:
             group.holder = consumer
             self._shares[consumer] = self.share(consumer) + 1
@@ -164,10 +164,10 @@ class Groups:
         return bool(self._out)
 
     def let_go(self, rank: int) -> Group | None:
-        """A message is settled or about to be returned: its group, if that is free now."""
+        """A message is settled or about to be returned; returns its group if that is free now."""
         group = self._out.pop(rank, None)
         if group is None:
-            return None  # it has no group, or was fetched by basic.get
+            return None  # the message has no group, or was fetched by basic.get
         group.out -= 1
         if group.out:
             return None
@@ -175,7 +175,7 @@ class Groups:
         return group
 
     def free_kept(self, consumer: Consumer | None = None) -> list[Group]:
-        """Free the groups held with automatic acknowledgement, of this consumer or of all."""
+        """Free the groups held with automatic acknowledgement, by this consumer or by all consumers."""
         found = [group for group in self._kept if consumer is None or group.holder is consumer]
         for group in found:
             self._free(group)
@@ -205,7 +205,7 @@ class Groups:
         return bool(self._delayed)
 
     def delay(self, group: Group, rank: int) -> None:
-        """A message waits for a retry, and later messages of its group wait for it."""
+        """A message waits for a retry, and later messages of its group wait for that message."""
         group.delayed.add(rank)
         self._delayed[rank] = group
 
@@ -213,7 +213,7 @@ class Groups:
         return rank in self._delayed
 
     def end_delays(self, still: Iterable[int]) -> list[Group]:
-        """Only these messages still wait for a retry: groups in which others do not any more."""
+        """Only these messages still wait for a retry; returns the groups with messages that no longer wait."""
         ended = self._delayed.keys() - still
         found: dict[Group, None] = {}
         for rank in ended:

@@ -1,4 +1,4 @@
-"""x-expires: a queue that is not declared, consumed from or read by basic.get for so long is deleted."""
+"""x-expires: a queue that is not declared, consumed from or read by basic.get for this time is deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class IdleTimer:
-    """Starts again at every use; one timer checks at the earliest time at which the queue may expire."""
+    """Restarts at every use of the queue; one timer checks at the earliest time at which the queue may expire."""
 
     __slots__ = ("_queue", "_timer", "_used_at", "seconds")
 

@@ -1,11 +1,11 @@
-"""x-max-length and x-max-length-bytes: how much may wait in a queue, and what happens to the rest.
+"""x-max-length and x-max-length-bytes: the length limits of a queue, and the handling of messages over the limit.
 
-Only ready messages count, and of these only the bodies, as in RabbitMQ (backlog/body_sizes.py). Messages over the limit
-are dropped from the head, after the consumers could take some; or the publish is rejected, if the queue is full even
-after that.
+Only ready messages count, and only their bodies, as in RabbitMQ (backlog/body_sizes.py). First the consumers take what
+they can. If the queue is still over the limit, messages are dropped from the head or the publish is rejected, depending
+on ``x-overflow``.
 
-Queues that can reject are full ones with ``x-overflow`` reject-publish, and those that drop duplicates (``has_room``,
-``without_room``).
+Queues that can reject messages are those with ``x-overflow`` reject-publish, and those that drop duplicates
+(``has_room``, ``without_room``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leveret.backlog.lane import Lane
     from leveret.queues.classic import ClassicQueue
 
-BUDGET = 4096  # messages dropped in one drain, plus as many as were published since the last
+BUDGET = 4096  # messages dropped in one drain, plus as many as were published since the last drain
 
 
 class Limits:
@@ -39,7 +39,7 @@ class Limits:
             count_bodies(queue)
 
     def _excess(self) -> tuple[int, int]:
-        """By how many messages and bytes the queue is over its limits; 0 or less if it is not."""
+        """The number of messages and bytes over the limits; 0 or less if the queue is within its limits."""
         messages = 0 if self._length is None else self._queue.ready - self._length
         queue, most = self._queue, self._size
         if most is None or queue.bytes - queue.held <= most:  # contents are larger than bodies
@@ -47,7 +47,7 @@ class Limits:
         return messages, bodies_of(queue) - most
 
     def has_room(self, messages: Sequence[Message], may_drain: bool) -> bool:
-        """Whether all of these fit; consumers take what they can first."""
+        """Whether all of these messages fit; consumers take what they can first."""
         if self._drops or self._fits(messages):
             return True
         queue = self._queue
@@ -66,7 +66,7 @@ class Limits:
 
     @property
     def dead_letters(self) -> bool:
-        """Rejected messages are dead-lettered."""
+        """Whether rejected messages are dead-lettered."""
         options = self._queue.options
         return options.overflow == REJECT_DLX and options.dead_letter is not None
 
@@ -88,7 +88,7 @@ class Limits:
             messages, size = self._excess()
         while messages > 0 or size > 0:
             if left <= 0:
-                queue.touch()  # the rest in the next tick
+                queue.touch()  # the rest is dropped in the next tick
                 return
             dropped: list[DeadMessage] = []
             while len(dropped) < BATCH and (messages > 0 or size > 0):
@@ -108,7 +108,7 @@ class Limits:
             messages, size = self._excess()
 
     def _drop_many(self, number: int) -> int:
-        """Drop from the front of the only lane, if it has no holes and nothing is dead-lettered: how many."""
+        """Drop from the front of the only lane, if it has no holes and nothing is dead-lettered; returns how many."""
         queue, lane = self._queue, self._queue.lane
         if len(queue.lanes) > 1 or lane.holes or lane.returned:
             return 0
@@ -138,7 +138,7 @@ class Limits:
 
 def has_room(queue: Queue, message: Message, may_drain: bool, must_accept: bool) -> bool:
     """``may_drain``: a full queue may deliver ready messages first. ``must_accept``: a full queue accepts the message,
-    unless it dead-letters rejected ones."""
+    unless it dead-letters rejected messages."""
     limits = queue.limits
     return limits is None or limits.has_room((message,), may_drain) or (must_accept and not limits.dead_letters)
 
@@ -147,7 +147,7 @@ def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> 
     """A queue that would reject some of these messages if all were published now; None if there is none.
 
     Conservative: deliveries of the new messages are not considered, and a duplicate of a message in ``parts`` itself
-    counts, though it would need no room.
+    counts, although it would need no room.
     """
     wanted: dict[Queue, list[Message]] = {}
     for queues, messages in parts:

@@ -1,8 +1,8 @@
 """The x- arguments of queue.declare, checked once and converted to typed values.
 
 No other module reads the argument table. Unknown arguments are stored with the queue and shown, but have no effect and
-are never refused: clients written for newer brokers must be able to declare. Values from policies take the same way:
-they are merged into the arguments first (broker/policies.py).
+are never refused: clients written for newer brokers must be able to declare queues. Values from policies are converted
+in the same way: they are merged into the arguments first (broker/policies.py).
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class DeadMessage(NamedTuple):
     """A message that has left its lane and still has its place in the log.
 
     It leaves the queue without being consumed, for one of RabbitMQ's reasons in the x-death header: it expired, the
-    queue is too long, a consumer rejected it, or it was delivered too often. Without a dead letter exchange it is
-    dropped, else the broker publishes it there (``ClassicQueue.discard``).
+    queue is too long, a consumer rejected it, or it was delivered too often. The broker publishes it to the dead letter
+    exchange, or drops it if the queue has none (``ClassicQueue.discard``).
     """
 
     lane: int
@@ -81,35 +81,35 @@ class DeadMessage(NamedTuple):
 
 
 def dead_messages(lane: int, sequence: int, messages: Sequence[Message]) -> list[DeadMessage]:
-    """Messages with consecutive sequences."""
+    """Make dead messages of messages with consecutive sequences."""
     return [DeadMessage(lane, place, message) for place, message in enumerate(messages, sequence)]
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPlan:
-    """When a message that was returned is redelivered; times in seconds.
+    """The times at which a returned message is redelivered, in seconds.
 
-    Either by a list of delays, one for each retry (x-retry-delays; after the last one the message is dead-lettered or
-    dropped), or by growing delays (x-retry-delay-min, -max, -multiplier, -jitter; RabbitMQ's x-delayed-retry-type, -min
-    and -max grow with the delivery count), limited by the delivery limit of the queue. ``failed``: messages that were
-    nacked or timed out are delayed; ``left``: so are messages of a consumer that was closed.
+    A plan is either a list of delays, one for each retry (x-retry-delays; after the last one the message is
+    dead-lettered or dropped), or growing delays (x-retry-delay-min, -max, -multiplier, -jitter; RabbitMQ's
+    x-delayed-retry-type, -min and -max grow with the delivery count), limited by the delivery limit of the queue.
+    ``failed``: delay messages that were nacked or timed out; ``left``: delay messages of a consumer that was closed.
     """
 
     delays: tuple[float, ...] = ()
     shortest: float = 0.0
     longest: float = LONGEST
-    multiplier: float | None = None  # None: the delay grows by the shortest one with each delivery
-    jitter: float = 0.0  # a random part of a delay, up to this, is subtracted
+    multiplier: float | None = None  # None: the delay grows by the shortest delay with each delivery
+    jitter: float = 0.0  # up to this fraction of a delay is subtracted, at random
     failed: bool = True
     left: bool = False
 
     @property
     def needs_limit(self) -> bool:
-        """The plan itself does not limit the number of retries."""
+        """Whether the plan itself does not limit the number of retries."""
         return not self.delays
 
     def is_over(self, count: int) -> bool:
-        """Whether a message with this delivery count is not retried any more."""
+        """Whether a message with this delivery count is no longer retried."""
         return bool(self.delays) and count > len(self.delays)
 
     def delay(self, count: int, chance: float) -> float:
@@ -160,7 +160,7 @@ def _as_rabbitmq(arguments: Arguments) -> RetryPlan | None:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTo:
-    """Where a queue dead-letters to. ``key_prefix``: the routing key is this prefix and the name of the queue."""
+    """The dead-letter target of a queue. ``key_prefix``: the routing key is this prefix plus the name of the queue."""
 
     exchange: str
     key: str | None = None
@@ -176,13 +176,13 @@ class DeadLetterTo:
         return self.takes_transient or message[2].persistent
 
     def key_of(self, queue: str) -> str | None:
-        """The routing key for messages of this queue; None: each message keeps its own."""
+        """The routing key for messages of this queue; None: each message keeps its own key."""
         return self.key if self.key_prefix is None else self.key_prefix + queue
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateWindow:
-    """How long and for how many messages a queue stores IDs for deduplication; None: unlimited."""
+    """The time and the number of messages for which a queue stores IDs for deduplication; None: unlimited."""
 
     header: str
     seconds: float | None
@@ -271,12 +271,12 @@ def dead_letter_target(arguments: Arguments) -> DeadLetterTo | None:
 
 
 def _has_strategy(arguments: Arguments) -> bool:
-    """RabbitMQ's two values of this argument mean something else; here both behave alike."""
+    """Whether the strategy is one of ActiveMQ's. RabbitMQ's two values mean something else; here they behave alike."""
     return one_of(arguments, DEAD_LETTER_STRATEGY, STRATEGIES) in (SHARED, INDIVIDUAL)
 
 
 def _strategy(arguments: Arguments) -> DeadLetterTo | None:
-    """As in ActiveMQ: one dead letter queue for all queues, or one for each; declared when it is needed."""
+    """As in ActiveMQ: one dead letter queue for all queues, or one for each queue, declared when it is needed."""
     if not _has_strategy(arguments):
         return None
     strategy = arguments[DEAD_LETTER_STRATEGY]

@@ -1,4 +1,4 @@
-"""The contract of a destination for messages: what routes need of any queue, declared or not."""
+"""The interface of a destination for messages: the part of any queue, declared or not, that routes use."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Queue(Protocol):
     __slots__ = ()
 
     name: str
-    alive: bool  # False once deleted: remembered routes that still name it are made anew
-    stored: bool  # its persistent messages outlive the process
-    synced: bool  # and the machine
-    keeps_all: bool  # stored, and that goes for transient messages too
+    alive: bool  # False once deleted: cached routes that still contain it are replaced
+    stored: bool  # its persistent messages survive a restart of the process
+    synced: bool  # and a power failure
+    keeps_all: bool  # stored, including transient messages
     can_reject: bool  # it may reject messages, or drop duplicates (queues/limits.py)
     limits: Limits | None  # on its length
-    duplicates: Duplicates | None  # it drops messages that it has seen
+    duplicates: Duplicates | None  # if it drops duplicates
     dirty: bool  # to be drained before this tick ends
-    remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
+    remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages through this log only
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
         """Take a run of messages (``size`` bytes of content; ``timed`` if one has an expiration of its own).
@@ -40,7 +40,7 @@ class Queue(Protocol):
         """Publish, and return the places of the messages for the log."""
 
     def drain(self) -> None:
-        """Deliver waiting messages to the consumers, then drop or dead-letter what has expired."""
+        """Deliver waiting messages to the consumers, then drop or dead-letter expired messages."""
 
     def touch(self) -> None:
         """Have drain() called before this tick ends."""
@@ -52,5 +52,5 @@ def is_mixed(run: list[Message]) -> bool:
 
 
 def stretches(run: list[Message]) -> list[list[Message]]:
-    """The run, cut wherever persistent and transient messages meet."""
+    """The run, split into parts that are all persistent or all transient."""
     return [list(messages) for _, messages in groupby(run, key=lambda message: message[2].persistent)]

@@ -1,4 +1,4 @@
-"""The queue types: which class implements the options of a queue."""
+"""The queue types, and the class that implements each of them."""
 
 from __future__ import annotations
 

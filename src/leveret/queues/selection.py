@@ -1,19 +1,19 @@
-"""Which consumer gets which message, if not every consumer may get every message: selectors and groups.
+"""Selects the consumer for each message on queues with selectors or groups, where not every consumer may get it.
 
-Theory of operation. Messages are classified once, in the order of delivery: first returned ones, then ready ones, by
-lane (selection_view.py). To classify a message means to read its properties, to evaluate the selectors
-(selector_masks.py) and to find its group (groups.py). A message that was classified and not delivered at once waits in
+Theory of operation. Messages are classified once, in the order of delivery: first returned messages, then ready ones,
+by lane (selection_view.py). To classify a message means to read its properties, to evaluate the selectors
+(selection_order.py) and to find its group (groups.py). A message that was classified and not delivered at once waits in
 one place, by its rank:
 
-    lines       by mask, that is by matching selectors: messages without a group, and the first of each free group
-    a group     the rest of its messages; those of a group with a holder wait for that consumer alone
+    lines       by mask (the matching selectors): messages without a group, and the first message of each free group
+    a group     the rest of its messages; if the group has a holder, they wait for that consumer alone
 
 When a consumer has room again, only the lines that match it are checked, and nothing is classified twice. Nothing is
-classified while no consumer has room. A new selector makes all masks void: everything in memory is classified again, in
-as many ticks as that takes. If many selectors are expensive to evaluate, a single message may take several ticks.
+classified while no consumer has room. A new selector invalidates all masks: everything in memory is classified again,
+in as many ticks as needed. If many selectors are expensive to evaluate, a single message may take several ticks.
 
-The next delivery is always the one with the lowest rank of all *fronts*: the first messages of these places, and the
-first message of each lane that was not classified.
+The next message to deliver always has the lowest rank of all *fronts*: the first message of each of these places, and
+the first unclassified message of each lane.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 STEPS_PER_MESSAGE = 64  # selector steps that cost as much of the budget as one message
 NO_BUDGET = 1 << 30
 
-Source = Lane | Group | int  # where a message waits: not classified, in a held group, in the line of this mask
-Front = tuple[int, int, Source]  # rank of its first message, order of entry
+Source = Lane | Group | int  # where a message waits: unclassified, in a held group, or in the line of this mask
+Front = tuple[int, int, Source]  # rank of its first message, order of entry, source
 
 
 class Selection:
@@ -66,9 +66,9 @@ class Selection:
         self._groups = Groups()
         self._grouped = queue.options.groups
         self._turns = DeliveryOrder(self._groups.share)
-        self._wishes = 0  # bits of the current consumers, or of the last ones
+        self._wishes = 0  # bits of the current consumers, or of the last consumers if there are none
         self._lines: dict[int, list[int]] = {}  # by mask, a heap of ranks
-        self._standing: dict[int, Group] = {}  # by rank, for the first message of a group in a line
+        self._standing: dict[int, Group] = {}  # by rank: groups whose first message is in a line
         self._filed = 0  # ranks in lines and groups, including those of messages that are gone
         self._hand = Lane()  # one message that is being delivered
         self._order = count()
@@ -83,7 +83,7 @@ class Selection:
         """Whether messages still have to be matched with consumers."""
         queue = self._queue
         if queue.options.groups or self._view.has_set_aside or not len(queue.consumers):
-            return True  # also without consumers: one that fetches single messages with a selector subscribes again
+            return True  # also without consumers: repeated fetches of single messages with a selector subscribe again
         return any(consumer.selector is not None for consumer in queue.consumers)
 
     # ---- changes of consumers and messages
@@ -99,7 +99,7 @@ class Selection:
             self._queue.selection = None
 
     def let_go(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These messages are settled, or about to be returned."""
+        """Update the groups of messages that are settled, or about to be returned."""
         places = range(sequence, sequence + len(messages))
         self._view.let_go(lane, places)
         if self._groups.holds_any:
@@ -120,7 +120,7 @@ class Selection:
                 self._line_up(group)
 
     def _free(self, groups: list[Group]) -> None:
-        """These groups are free now, or have another first message."""
+        """Line up groups that are free now, or have another first message."""
         for group in groups:
             self._line_up(group)
             self._groups.forget_if_idle(group)
@@ -138,7 +138,7 @@ class Selection:
     # ---- delivering
 
     def deliver(self, budget: int) -> int:
-        """Deliver messages to matching consumers: the rest of the budget."""
+        """Deliver messages to matching consumers; returns the rest of the budget."""
         queue = self._queue
         if self._grouped != queue.options.groups:
             self._grouped = queue.options.groups
@@ -174,7 +174,7 @@ class Selection:
             heappush(fronts, (rank, next(self._order), source))
 
     def _first(self, source: Source) -> int | None:
-        """The rank of the first message there that may be delivered."""
+        """The rank of the first message of the source that may be delivered."""
         if isinstance(source, int):
             line = self._lines.get(source) if source & self._turns.roomy else None
             return line[0] if line else None
@@ -184,15 +184,15 @@ class Selection:
         return rank if source.holder is not None else None
 
     def _next_of(self, group: Group) -> int | None:
-        """The rank of the next message of the group; None if it has to wait for a retry of an earlier one."""
+        """The rank of the next message of the group; None if it has to wait for the retry of an earlier message."""
         head = group.head(self._wishes)
         return None if head is None or group.is_held_up(head[0]) else head[0]
 
     def _serve(self, fronts: list[Front], rank: int, source: Source) -> int:
-        """Classify or deliver one message: the cost."""
+        """Classify or deliver one message; returns the cost."""
         cost = 1
         if self._first(source) != rank:
-            pass  # another message is the first there now
+            pass  # another message is the first one now
         elif isinstance(source, Lane):
             message = self._view.peek(source)
             if message is not None:
@@ -213,7 +213,7 @@ class Selection:
         rank = self._lines[mask][0]
         group = self._standing.get(rank)
         if group is not None and (group.holder is not None or self._next_of(group) != rank):
-            self._leave_line(mask)  # it was delivered, or another one is the first now
+            self._leave_line(mask)  # the message was delivered, or another one is first now
             return True
         consumer = self._turns.choose(mask, group is not None)
         if consumer is None:
@@ -233,7 +233,7 @@ class Selection:
             del self._lines[mask]
 
     def _serve_group(self, group: Group) -> bool:
-        """Deliver the first message of a held group to its holder; False if that has no room."""
+        """Deliver the first message of a held group to its holder; False if the holder has no room."""
         rank, mask = group.waiting[0]
         if group.holder is None or not self._turns.can_take(group.holder, mask):
             return False
@@ -256,7 +256,7 @@ class Selection:
     # ---- classifying
 
     def _look_back(self, budget: int) -> int:
-        """Classify returned and delayed messages before anything is delivered: the order depends on them."""
+        """Classify returned and delayed messages before anything is delivered, because the order depends on them."""
         self._look_at_delays()
         for lane in self._queue.lanes:
             if not lane.returned:
@@ -285,8 +285,8 @@ class Selection:
         self._free(groups.end_delays(still))
 
     def _file(self, rank: int, message: Message) -> tuple[Source | None, int]:
-        """Classify a message: where it waits, and the cost; nowhere if more selectors have to be evaluated in the next
-        tick, and the cost then exceeds any budget."""
+        """Classify a message; returns where it waits, and the cost. It waits nowhere if more selectors have to be
+        evaluated in the next tick; the cost then exceeds any budget."""
         fields = self._read(message)
         mask, steps = self._sieve.ask(rank, fields)
         if mask is None:

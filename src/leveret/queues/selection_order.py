@@ -1,4 +1,4 @@
-"""Which matching consumer gets a message: by priority, then in turn; groups go to the consumer with the fewest."""
+"""The order of matching consumers: by priority, then round-robin; a group goes to the consumer with the fewest."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_IDLE = 8  # selectors that are kept without a consumer
 class SelectorMasks:
     """The selectors of a queue's consumers as bits.
 
-    Each different selector has a bit, which consumers with the same text share; bit 0 stands for consumers without a
+    Each distinct selector has a bit, which consumers with the same text share; bit 0 stands for consumers without a
     selector. The *mask* of a message has the bits of the selectors that match. So each selector is evaluated once for a
-    message, however many consumers there are. Selectors are kept for a while after their last consumer was cancelled: a
-    consumer that repeatedly fetches single messages finds everything classified already.
+    message, however many consumers there are. Selectors are kept for a while after their last consumer was cancelled,
+    so that messages need not be classified again for a consumer that repeatedly fetches single messages.
     """
 
     __slots__ = ("_asked", "_bits", "_selectors")
@@ -35,7 +35,7 @@ class SelectorMasks:
         return len(self._selectors)
 
     def admit(self, consumers: Collection[Consumer]) -> bool:
-        """Add the selectors of these consumers; whether one was new, which makes all masks void."""
+        """Add the selectors of these consumers; returns whether one was new, which invalidates all masks."""
         used = {consumer.selector.text: consumer.selector for consumer in consumers if consumer.selector is not None}
         if used.keys() <= self._selectors.keys():
             return False
@@ -49,7 +49,7 @@ class SelectorMasks:
         return EVERYTHING if consumer.selector is None else self._bits[consumer.selector.text]
 
     def ask(self, rank: int, fields: Mapping[str, object]) -> tuple[int | None, int]:
-        """The mask of the message with this rank, and the steps of its evaluation; no mask if they exceed
+        """The mask of the message with this rank, and the steps of its evaluation; None if the steps exceed
         ``MOST_STEPS``. The next call, in another tick, continues with the next selector."""
         of, number, mask = self._asked
         if of != rank:
@@ -69,19 +69,19 @@ class SelectorMasks:
 
 
 class DeliveryOrder:
-    """``present``: the bits of all consumers; ``roomy``: of those that may have room."""
+    """``present``: the bits of all consumers; ``roomy``: the bits of consumers that may have room."""
 
     __slots__ = ("_bits", "_levels", "_share", "present", "roomy")
 
     def __init__(self, share: Callable[[Consumer], int]) -> None:
         self._share = share  # the number of groups that a consumer holds
-        self._levels: list[list[Consumer]] = []  # highest priority first; the one served last is last
+        self._levels: list[list[Consumer]] = []  # highest priority first; the consumer served last is at the end
         self._bits: dict[Consumer, int] = {}
         self.present = 0
         self.roomy = 0
 
     def follow(self, ring: ConsumerRing, sieve: SelectorMasks) -> None:
-        """Use these consumers from now on; known ones keep their order."""
+        """Use these consumers from now on; consumers that were there before keep their order."""
         served = {consumer: turn for turn, consumer in enumerate(self._bits_in_turn())}
         consumers = [ring.active] if isinstance(ring, SingleActive) else list(ring)
         self._bits = {consumer: sieve.bit_of(consumer) for consumer in consumers if consumer is not None}
@@ -110,7 +110,7 @@ class DeliveryOrder:
         return bool(self._bits.get(consumer, 0) & mask) and consumer.room() > 0
 
     def choose(self, mask: int, grouped: bool) -> Consumer | None:
-        """The consumer that gets a message with this mask; None if no matching one has room."""
+        """The consumer that gets a message with this mask; None if no matching consumer has room."""
         if not self.roomy & mask:
             return None
         for level in self._levels:

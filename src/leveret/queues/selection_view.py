@@ -1,11 +1,11 @@
-"""Which messages of a queue's lanes were classified (selection.py).
+"""Records which messages of a queue's lanes were classified (selection.py).
 
 A message is identified by its *rank*, a number that sorts in the order of delivery. Ranks are stored, messages are not:
-a message that expired, was purged or was fetched by basic.get is not found any more. Messages on disk only are
-classified when they are loaded.
+a message that expired, was purged or was fetched by basic.get is no longer found. Messages on disk only are classified
+when they are loaded.
 
-A message that matches no consumer stays in front while others leave from behind it. Their holes stand for sequences and
-cannot be dropped: when there are too many, the messages between them are *set aside* among the returned ones.
+A message that matches no consumer stays in front while messages behind it leave. The holes that they leave stand for
+sequences and cannot be dropped: when there are too many, the messages between them are *set aside* in ``returned``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
 MANY_HOLES = 1024
-MANY_DEAD = 1024  # classified, and gone
+MANY_DEAD = 1024  # classified messages that are gone
 
 
 class View:
@@ -29,15 +29,15 @@ class View:
     def __init__(self, queue: ClassicQueue) -> None:
         self._queue = queue
         self._looked = [lane.head for lane in queue.lanes]  # everything in ``ready`` below this was classified
-        self._known: list[set[int]] = [set() for _ in queue.lanes]  # of returned messages, those that were classified
-        self._aside: list[set[int]] = [set() for _ in queue.lanes]  # returned ones that were never delivered
+        self._known: list[set[int]] = [set() for _ in queue.lanes]  # returned messages that were classified
+        self._aside: list[set[int]] = [set() for _ in queue.lanes]  # messages in ``returned`` that were never delivered
 
     @property
     def has_set_aside(self) -> bool:
         return any(self._aside)
 
     def forget(self) -> None:
-        """Everything has to be classified again."""
+        """Forget all classifications: everything has to be classified again."""
         self._looked = [lane.head for lane in self._queue.lanes]
         for known in self._known:
             known.clear()
@@ -55,16 +55,16 @@ class View:
         return rank_of(lane.number, sequence) if sequence < lane.page_start else None
 
     def peek(self, lane: Lane) -> Message | None:
-        """The message with that rank; None if it is a hole."""
+        """The first message in ``ready`` that was not classified; None if it is a hole."""
         message = lane.ready[max(self._looked[lane.number], lane.head) - lane.head]
         return None if message is HOLE else message
 
     def pass_on(self, lane: Lane) -> None:
-        """That message was classified."""
+        """Mark that message as classified."""
         self._looked[lane.number] = max(self._looked[lane.number], lane.head) + 1
 
     def unknown(self, lane: Lane) -> list[Waiting]:
-        """Returned messages that were not classified since."""
+        """Returned messages that were not classified since they returned."""
         known = self._known[lane.number]
         return [waiting for waiting in lane.returned if waiting[0] not in known]
 
@@ -74,7 +74,7 @@ class View:
     # ---- taking
 
     def take(self, rank: int, hand: Lane) -> bool:
-        """Move one message from its lane into an empty one, to be delivered from there; False if it is gone."""
+        """Move one message from its lane into an empty lane, to be delivered from there; False if it is gone."""
         number, sequence = place_of(rank)
         lane, known, aside = self._queue.lanes[number], self._known[number], self._aside[number]
         came_back = sequence in known
@@ -87,7 +87,7 @@ class View:
         return True
 
     def let_go(self, lane: int, places: range) -> None:
-        """These may be returned, and have to be classified then."""
+        """These messages may be returned, and then have to be classified again."""
         if self._known[lane]:
             self._known[lane].difference_update(places)
 
@@ -105,7 +105,7 @@ class View:
                 self._aside[lane.number] &= here
 
     def _set_aside(self, lane: Lane) -> None:
-        """Remove the front half of ``ready``, mostly holes, and keep its messages among the returned ones."""
+        """Remove the front half of ``ready``, mostly holes, and move its messages to ``returned``."""
         for sequence, message in lane.shed(max(0, min(len(lane.ready) // 2, self._looked[lane.number] - lane.head))):
             self._queue.put_back(lane.number, sequence, 0, message)
             self._known[lane.number].add(sequence)

@@ -1,8 +1,8 @@
 """A stream: a queue that keeps its messages after they were read. Append-only, with offsets, for any number of readers.
 
-Theory of operation. A publish gives each message the next offset and writes it to the journal, which confirms it. What
-the journal has granted is copied to the stream's own files (queues/stream_writer.py) and becomes visible: readers
-(queues/stream_readers.py) read only below ``next_offset``, so they never get a message that a crash could remove.
+Theory of operation. A publish gives each message the next offset and writes it to the journal, which confirms it.
+Messages that the journal has granted are copied to the stream's own files (queues/stream_writer.py) and become visible:
+readers (queues/stream_readers.py) read only below ``next_offset``, so they never get a message that a crash could lose.
 
     publish ──> pending ──granted──> writing ──written──> files, recent ──> readers
                 (journal)                                  └─synced──> settled in the journal
@@ -153,7 +153,7 @@ class StreamQueue(DeclaredQueue):
         return self.tail if pages is None else pages.synced(self.id, 0) - 1
 
     def wall_time(self) -> int:
-        """In microseconds since 1970."""
+        """The wall time in microseconds since 1970."""
         return int((self.context.now() + self.context.wall_ahead()) * 1_000_000)
 
     # ---- messages in
@@ -170,14 +170,14 @@ class StreamQueue(DeclaredQueue):
         first = self.tail
         self.tail = first + len(run)
         if self._arrival and self._latest and self._latest[-1][1] is run[0][1]:
-            self._latest += run  # of one tick and one address
+            self._latest += run  # the run has one tick and one address
         else:
             self._arrival = self._arrival or self.wall_time()
             self._latest = run[:]
             self._pending.append(StreamRun(first, self._arrival, self._latest))
         self.bytes += size
         self._await_grant()
-        self.touch()  # to count what waits
+        self.touch()  # to count the waiting messages
         return [Placement(self.id, 0, first + 1, len(run))]
 
     def _await_grant(self) -> None:
@@ -196,7 +196,7 @@ class StreamQueue(DeclaredQueue):
             self.writer.take(runs)
 
     def written(self, runs: list[StreamRun], size: int) -> None:
-        """These runs are in the files."""
+        """These runs were written to the files."""
         self.next_offset = runs[-1].first + len(runs[-1].messages)
         self.bytes -= size
         self.readers.written(runs, size)
@@ -205,7 +205,7 @@ class StreamQueue(DeclaredQueue):
             self._tell_watchers()
 
     def when_visible(self, call: Callable[[], None]) -> None:
-        """Call back when all messages that are confirmed by now are visible, or never will be."""
+        """Call back when all messages that are confirmed now are visible, or can no longer become visible."""
         if self.next_offset >= self._granted or not self.alive or self.writer.failure is not None:
             call()
         else:
@@ -222,13 +222,13 @@ class StreamQueue(DeclaredQueue):
     # ---- after a start
 
     def restore(self, tail: int) -> None:
-        """The files are open; the journal has messages below ``tail``, which ``take_left`` gets."""
+        """Called when the files are open; messages below ``tail`` in the journal are passed to ``take_left``."""
         self.next_offset = self.files.next
         self.tail = max(tail, self.files.next)
         self.writer.begin(self.files.next, self.tail)
 
     def take_left(self, runs: list[StreamRun]) -> None:
-        """Messages from before the start that only the journal has."""
+        """Take messages from before the start that are in the journal only."""
         self.bytes += sum([len(message[0]) for run in runs for message in run.messages])
         self.writer.take_left(runs)
 
@@ -251,14 +251,14 @@ class StreamQueue(DeclaredQueue):
             observer(self)
 
     def delivered(self, number: int, size: int, consumer: Consumer, first: int) -> None:
-        """``number`` messages, from the offset ``first`` on."""
+        """Record the delivery of ``number`` messages, from the offset ``first`` on."""
         self.counters.delivered += number
         self.unacked += number
         self.held += size
 
     def catch_up(self) -> None:
         self.drain()
-        self.dirty = True  # it is still on the list of dirty queues, and drained again it finds nothing to do
+        self.dirty = True  # it is still in the list of dirty queues; the next drain finds nothing to do
 
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
         if self.dirty:
@@ -339,7 +339,7 @@ class StreamQueue(DeclaredQueue):
     # ---- deletion
 
     def close(self) -> None:
-        """The broker is stopping."""
+        """Stop the stream at shutdown."""
         self._tell_watchers(all_of_them=True)
         self.readers.bookmarks.keep_all()
         self.writer.stop()

@@ -1,7 +1,7 @@
 """The messages that a reader of a stream gets: each with its offset in the headers.  Hot path.
 
-Most messages of a publisher have the same header frame. For each such frame, the beginning of the frame that the reader
-gets is built once, up to the eight bytes of the offset. The rest of the old frame follows behind them.
+Most messages of a publisher have the same header frame. For each such frame, the beginning of the frame for the reader
+is built once, up to the eight bytes of the offset. The rest of the old frame follows after these bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OffsetHeaders:
         self._known: dict[bytes, tuple[bytes, int]] = {}  # the new beginning, and where the old content continues
 
     def append(self, messages: Sequence[Message], offset: int, into: deque[Message], most_bytes: int) -> int:
-        """Append messages with consecutive offsets to ``into``, until about ``most_bytes`` were added: their bytes."""
+        """Append messages with consecutive offsets to ``into``, up to about ``most_bytes``; returns their bytes."""
         add, known = into.append, self._known
         head, begin, rest = NO_FRAME, b"", 0
         size = 0
@@ -51,7 +51,7 @@ class OffsetHeaders:
         if len(known) >= MOST_KNOWN:
             known.clear()
         try:
-            # A message that was read from another stream has the offset of that one.
+            # A message that was read from another stream has the offset of that stream.
             clean = spliced(head, {}, without=(OFFSET,)) if RAW_OFFSET in head else head
             before, behind = opened(clean, len(FIELD) + 8)
             found = before + FIELD, len(head) - len(behind)

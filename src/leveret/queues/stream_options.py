@@ -37,7 +37,7 @@ MOST_FILTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a stream keeps; None: unlimited."""
+    """The amount of data that a stream keeps; None: unlimited."""
 
     max_bytes: int | None = None
     max_age: float | None = None  # seconds
@@ -45,7 +45,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """Where a reader starts, its filter, and the name under which its offset is stored."""
+    """The start of a reader, its filter, and the name under which its offset is stored."""
 
     start: str | int | float  # "first", "last", "next", an offset, or (float) seconds since 1970
     name: str | None
@@ -72,7 +72,7 @@ def unfit(name: str) -> PreconditionFailed:
 
 
 def max_age(arguments: Arguments) -> float | None:
-    """In seconds. RabbitMQ's format: a number and a unit, for example 7D."""
+    """The maximum age in seconds, from RabbitMQ's format: a number and a unit, for example 7D."""
     value = text(arguments, "x-max-age")
     if value is None:
         return None

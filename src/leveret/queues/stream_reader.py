@@ -1,7 +1,7 @@
-"""One consumer of a stream: its position, what was read ahead for it, and what it has acknowledged.
+"""One consumer of a stream: its position, the messages that were read ahead, and the acknowledged offsets.
 
 Readers are independent: each has its own position in the stream and its own pace. Acks return credit and move the
-offset that is stored under the reader's name; messages neither leave the stream nor return by them.
+offset that is stored under the reader's name; they do not remove messages from the stream, or return them to it.
 
     offsets    ... 41 | 42 43 44 | 45 46 47 48 | 49 ...
            safe ──────┘          │             │
@@ -43,14 +43,14 @@ class Progress:
 
     def __init__(self) -> None:
         self._low = 0  # all offsets below are acknowledged
-        self._high = -1  # the end of what was delivered; below 0: nothing yet
+        self._high = -1  # the end of the delivered offsets; negative: nothing was delivered yet
         self._limit: int | None = None  # the lowest offset that was requeued
         self._stops: dict[int, int] = {}  # ends of acknowledged ranges, by their starts
         self._firsts: dict[int, int] = {}  # starts by ends
 
     @property
     def low(self) -> int | None:
-        """None if everything that was delivered is acknowledged."""
+        """The lowest unacknowledged offset; None if everything that was delivered is acknowledged."""
         return self._low if self._low < self._high else None
 
     def given(self, first: int, stop: int) -> None:
@@ -81,7 +81,7 @@ class Progress:
 
 
 class StreamReader:
-    """``number`` takes the place of the lane in deliveries, so that acks are routed to the reader."""
+    """``number`` is used as the lane of deliveries, so that acks are routed to the reader."""
 
     __slots__ = (
         "_at",
@@ -107,14 +107,14 @@ class StreamReader:
         self.cursor: int | None = None  # None until the start is known
         self.is_loading = False
         self.ahead: deque[StreamRun] = deque()
-        self.ahead_bytes = 0  # of what was last read ahead, until all of it is delivered
+        self.ahead_bytes = 0  # of the last read ahead, until all of it is delivered
         self.stored: int | None = None  # the offset that was last stored under its name
-        self.looks = 0  # messages that it may still check in this tick, if it is filtered
+        self.looks = 0  # messages that it may still check in this tick, if it has a filter
         self._at = 0  # messages of ahead[0] that are delivered or filtered out
         self.unacked = 0  # messages, if it has a name
         self.progress = Progress()
 
-    # ---- what is read ahead
+    # ---- reading ahead
 
     @property
     def position(self) -> int | None:
@@ -157,8 +157,8 @@ class StreamReader:
         return first, stretch
 
     def next_chosen(self, headers: OffsetHeaders, most: int) -> tuple[int, deque[Message]]:
-        """As ``next_stretch``, of messages that match the filter; others are skipped. When ``looks`` are used up there
-        may be none although more follow."""
+        """As ``next_stretch``, but only messages that match the filter; others are skipped. When ``looks`` is used up,
+        the result may be empty although more messages follow."""
         self._skip()
         first = self.position or 0
         chosen: list[Message] = []
@@ -188,7 +188,7 @@ class StreamReader:
             return self.options.unfiltered
         try:
             properties = properties_of(content)
-        except FrameError:  # malformed headers: no value to filter by
+        except FrameError:  # malformed headers have no value to filter by
             return self.options.unfiltered and selector is None
         if filters is not None:
             value = (properties.headers or {}).get(FILTER_VALUE)
@@ -210,7 +210,7 @@ class StreamReader:
     # ---- acks
 
     def settled(self, offset: int, number: int, is_read: bool) -> None:
-        """Acks arrive in any order; each offset once."""
+        """Record acks, which arrive in any order, but only once for each offset."""
         if self.options.name is not None:
             self.unacked -= number
             if is_read:

@@ -1,7 +1,7 @@
-"""All readers of a stream: where they start, what is read for them, and how they are served.
+"""All readers of a stream: their start offsets, reading ahead, and the order in which they are served.
 
 A reader at the end of the stream is served from memory. For the others the files are read in a worker, a little ahead,
-and only when the consumer has room: a slow reader holds only what was delivered to it and what was read once.
+and only when the consumer has room: a slow reader keeps in memory only its deliveries and the result of one read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 KEEP_AFTER = 1.0  # seconds
 BURST = 4096  # messages delivered to one reader before others are served
-LOOKS = 1000  # messages that a filtered reader may check before that
+LOOKS = 1000  # messages that a filtered reader may check before others are served
 AHEAD = 2048  # messages taken from memory at once
 MOST_READ, LEAST_READ = 1 << 20, 64 << 10  # bytes read from the files at once
 READ_PER_ROOM = 1 << 10  # bytes, for each message that the consumer has room for
@@ -37,9 +37,9 @@ SWEEP_FROM = 1024  # runs at the front that are gone before the lists are cut
 class Bookmarks:
     """The positions of named readers, stored under their names so that they continue there after a restart.
 
-    The acknowledged offset is stored a moment later: one write for many acks. After a crash a reader gets again what it
-    acknowledged in that moment. A reader that was cancelled may still acknowledge its messages: that counts until all
-    are settled, or until another reader takes its name.
+    The acknowledged offset is stored a moment later: one write for many acks. After a crash, messages that a reader
+    acknowledged in that moment are redelivered. A reader that was cancelled may still acknowledge its messages: these
+    acks count until all messages are settled, or until another reader uses its name.
     """
 
     __slots__ = ("_gone", "_here", "_queue", "_timer")
@@ -51,7 +51,7 @@ class Bookmarks:
         self._timer: Cancellable | None = None
 
     def refuse_reader(self, name: str | None) -> None:
-        """Refuse a second reader of a name, which would skip what the first has not read; and too many names."""
+        """Refuse too many names, and a second reader of a name, which would skip messages not read by the first."""
         if name in self._here:
             queue = self._queue
             raise AccessRefused(
@@ -63,7 +63,7 @@ class Bookmarks:
             book.refuse_too_many(self._queue.name, name)
 
     def enter(self, reader: StreamReader) -> int | None:
-        """The stored offset of a reader; None if it has none."""
+        """Add a reader; returns its stored offset, or None."""
         name, book = reader.options.name, self._queue.context.stream_offsets
         if name is None or book is None:
             return None
@@ -84,7 +84,7 @@ class Bookmarks:
         return self._gone.get(number)
 
     def moved(self, reader: StreamReader) -> None:
-        """The reader has settled messages."""
+        """Called when the reader has settled messages."""
         if reader.options.name is None:
             return
         if not reader.unacked and self._gone.pop(reader.number, None) is not None:
@@ -109,7 +109,7 @@ class Bookmarks:
         except (
             ResourceFault,
             PreconditionFailed,
-        ) as refusal:  # no client waits for it: the reader gets these messages again
+        ) as refusal:  # no client waits for an answer: the reader gets these messages again
             get_log("streams").warning(
                 "offset of a stream consumer cannot be stored", consumer=name, reason=refusal.text
             )
@@ -153,7 +153,7 @@ class StreamReaders:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory, about."""
+        """Approximate bytes of memory."""
         ahead = sum([reader.ahead_bytes for reader in self._readers.values()])
         return ahead + self.recent.bytes + self.recent.number * PER_MESSAGE
 
@@ -225,7 +225,7 @@ class StreamReaders:
                 self._queue.touch()
 
     def _serve(self, reader: StreamReader) -> bool:
-        """Deliver to one reader; False if it has room for more, but others are to be served first."""
+        """Deliver to one reader; False if it has room for more, but others must be served first."""
         queue, consumer, left = self._queue, reader.consumer, BURST
         while left > 0:
             room = consumer.room()
@@ -247,7 +247,7 @@ class StreamReaders:
         return False
 
     def _read_ahead(self, reader: StreamReader, room: int) -> bool:
-        """Read ahead; whether there is something to deliver already."""
+        """Read ahead; returns whether there are messages to deliver already."""
         queue, cursor = self._queue, reader.cursor
         if reader.is_loading or cursor is None or cursor >= queue.next_offset:
             return False
@@ -278,12 +278,12 @@ class StreamReaders:
         reader.cursor = offset
         reader.take_in(*result)
         if not reader.ahead:
-            reader.cursor = stop  # the missing messages were damaged, and that was logged
+            reader.cursor = stop  # the missing messages were damaged, which was logged
         queue.touch()
 
     def _not_loaded(self, reader: StreamReader, offset: int, problem: Exception) -> None:
         queue = self._queue
-        if queue.first_offset > offset:  # removed by retention: continue with the first one that is kept
+        if queue.first_offset > offset:  # removed by retention: continue with the oldest message that is kept
             reader.cursor = queue.first_offset
             queue.touch()
             return

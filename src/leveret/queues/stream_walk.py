@@ -29,7 +29,7 @@ class StreamWalk:
         self.enough = False  # set by the visitor: no more messages in this step
 
     def step(self, most: int = STEP) -> bool:
-        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
+        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at the end."""
         self.enough = False
         if not self._has_begun:
             self._has_begun = self._is_reading = True

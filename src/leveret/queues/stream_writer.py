@@ -1,14 +1,14 @@
 """Copies messages of a stream from the journal to its files.
 
-A publish to a stream is confirmed by the journal, like every publish. What the journal has granted is then written to
-the stream's own files, in a worker, and is visible from then on. Once the files are synced, the copy in the journal is
-settled and its space can be reclaimed. After a crash the journal returns what was not settled; messages that the files
-have already are skipped by their offsets.
+A publish to a stream is confirmed by the journal, like every publish. Messages that the journal has granted are then
+written to the stream's own files, in a worker, and are visible from then on. Once the files are synced, the copy in the
+journal is settled and its space can be reclaimed. After a crash, unsettled messages are read from the journal; messages
+that are already in the files are skipped by their offsets.
 
 If the disk is full, or there are no file descriptors, the write is retried every second: nothing is lost, since the
-journal has the messages. After any other failure the stream is not written any more. In both cases an alarm blocks
+journal has the messages. After any other failure the stream is no longer written. In both cases an alarm blocks
 publishers, because unwritten messages wait in memory. After a failure the files are not touched again before a restart,
-which continues with the copy in the journal.
+which then continues with the copy in the journal.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ class StreamWriter:
 
     @property
     def is_idle(self) -> bool:
-        """Everything that was granted is in the files."""
+        """Whether everything that was granted is in the files."""
         return not self._is_busy and not self._waiting and not self._left
 
     # ---- after a start
 
     def begin(self, synced: int, tail: int) -> None:
-        """The files have everything below ``synced``, the journal the rest. Nothing is written before
+        """The files have everything below ``synced``, and the journal has the rest. Nothing is written before
         ``left_is_here``."""
         self._synced = synced
         self._left = []
@@ -79,10 +79,10 @@ class StreamWriter:
         self._left += runs
 
     def left_is_here(self) -> None:
-        """All messages from before the start are loaded; what was published meanwhile follows them."""
+        """All messages from before the start are loaded; those published meanwhile follow them."""
         left, self._left = self._left or [], None
         if self._synced < self.left_below:
-            left.append(StreamRun(self.left_below, 0, ()))  # readers skip what was damaged at the end
+            left.append(StreamRun(self.left_below, 0, ()))  # readers skip damaged messages at the end
         self._waiting = left + self._waiting
         self._go()
 
@@ -148,7 +148,7 @@ class StreamWriter:
             self._settle(result)
 
     def _settle(self, synced: int) -> None:
-        """Settle in the journal what the files have."""
+        """Settle messages in the journal that are in the files."""
         queue = self._queue
         self._unsynced = 0
         if synced > self._synced:
@@ -213,7 +213,7 @@ class StreamWriter:
             queue.context.stream_workers.write(self._trimming(), lambda result: queue.touch())
 
     def watch_age(self) -> None:
-        """Remove old messages also when no new ones are published."""
+        """Remove old messages even if no new messages are published."""
         if self._age_timer is not None:
             self._age_timer.cancel()
             self._age_timer = None

@@ -1,12 +1,12 @@
-"""A queue that reports each of its messages to a tracer; only while its virtual host is traced.
+"""Queues that report each of their messages to a tracer, only while their virtual host is traced.
 
 Theory of operation. The hot path does not check whether tracing is on. Instead a traced queue changes its class:
 ``start_tracing`` makes a ClassicQueue a TracedQueue, which has the same slots and overrides the few methods by which
 messages enter, are delivered, return and leave; ``stop_tracing`` restores the class. A queue that is not traced runs
 the same code as without tracing.
 
-Every message that leaves a queue passes ``release``, whatever the reason. The caller sets the reason in
-``QueueTracer.cause`` during the call; where it is not set, it is inferred (expiry, length limit).
+Every message that leaves a queue passes through ``release``, whatever the reason. The caller sets the reason in
+``QueueTracer.cause`` during the call; if it is not set, it is inferred (expiry, length limit).
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class DeliveredMessages(NamedTuple):
 
 
 class QueueTracer(Protocol):
-    """Gets the reports. Called in the middle of a queue's work: it must not change the queue."""
+    """Receives the reports. It is called in the middle of a queue's work, so it must not change the queue."""
 
-    cause: str | None  # the reason for the messages that are released now
+    cause: str | None  # the reason why messages are being released
 
     def entered(self, queue: DeclaredQueue, places: Sequence[Place]) -> None: ...
 
     def handed(self, queue: DeclaredQueue, delivery: DeliveredMessages) -> None: ...
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
-        """``tries``: delivery count. Not ``tried``: the consumer was closed first."""
+        """``tries``: delivery count. ``tried`` is False if the consumer was closed before it processed the messages."""
 
     def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
         """These messages are gone, or acknowledged by a reader of a stream; ``cause`` is the reason. ALL_LANES: all
@@ -65,7 +65,7 @@ class QueueTracer(Protocol):
     def drained(self, queue: DeclaredQueue) -> None: ...
 
     def carrying(self, queue: DeclaredQueue, place: Place) -> AbstractContextManager[None]:
-        """A context in which what enters a queue is this message, which may leave its own queue."""
+        """A context in which this message enters another queue, and may leave its own queue."""
 
 
 def tracer_of(queue: DeclaredQueue) -> QueueTracer:
@@ -93,7 +93,7 @@ class TracedQueue(ClassicQueue):
         places: list[Place] = []
         for message in run:
             number = min(message[2].priority, highest)
-            if tails[number] < self.lanes[number].tail:  # else the queue is deleted
+            if tails[number] < self.lanes[number].tail:  # otherwise the queue was deleted
                 places.append(Place(number, tails[number], message))
                 tails[number] += 1
         tracer_of(self).entered(self, places)
@@ -206,7 +206,7 @@ PLAIN = {traced: plain for plain, traced in TRACED.items()}
 
 
 def start_tracing(queue: DeclaredQueue, tracer: QueueTracer) -> None:
-    """From now on ``tracer`` gets the messages of this queue."""
+    """Report the messages of this queue to ``tracer`` from now on."""
     queue.context.tracer = tracer
     queue.__class__ = TRACED.get(queue.__class__, queue.__class__)
 

@@ -1,8 +1,8 @@
 """Bindings between exchanges and queues, and the table of all bindings of one virtual host.
 
-A binding is a value. It equals another when source, destination, key and arguments are the same, and arguments are
-the same only when their kinds are too (``1`` is not ``True``). The table keeps each binding under its source and
-under its destination, so that deleting one queue among ten thousand bindings touches only that queue's own.
+A binding is a value. Two bindings are equal if source, destination, key and arguments are the same, and arguments are
+the same only if their types are the same too (``1`` is not ``True``). The table stores each binding by its source and
+by its destination, so that deleting one queue among ten thousand bindings touches only the bindings of that queue.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leveret.routing.field_values import identity
 
 
 class Destination(NamedTuple):
-    """Where a binding leads: a queue, or a further exchange."""
+    """The destination of a binding: a queue, or another exchange."""
 
     kind: Literal["queue", "exchange"]
     name: str
@@ -23,7 +23,7 @@ class Destination(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One rule of a source exchange. The arguments must not be changed after the binding was made."""
+    """One rule of a source exchange. The arguments must not be changed after the binding was created."""
 
     source: str
     destination: Destination
@@ -36,9 +36,9 @@ class Binding:
 
 
 class DestinationCounts(dict[Destination, int]):
-    """Destinations in order of arrival, each with the number of bindings that lead there.
+    """Destinations in the order of binding, each with the number of bindings that lead there.
 
-    Two bindings that differ only in their arguments reach one destination; it stays until both are removed.
+    Two bindings that differ only in their arguments have one destination; it stays until both are removed.
     """
 
     def gain(self, destination: Destination) -> None:
@@ -58,7 +58,7 @@ class Bindings:
     """All bindings of a virtual host, found by source and by destination without a scan."""
 
     def __init__(self) -> None:
-        # dicts as ordered sets: listings show bindings in the order they were made
+        # dicts are used as ordered sets: listings show bindings in the order of their creation
         self._of_source: dict[str, dict[Binding, None]] = {}
         self._of_destination: dict[Destination, dict[Binding, None]] = {}
         self._count = 0
@@ -70,7 +70,7 @@ class Bindings:
         return binding in self._of_source.get(binding.source, ())
 
     def add(self, binding: Binding) -> bool:
-        """Add the binding; False if it was there already."""
+        """Add the binding; False if it exists already."""
         if binding in self:
             return False
         self._of_source.setdefault(binding.source, {})[binding] = None
@@ -88,7 +88,7 @@ class Bindings:
         return True
 
     def number_of(self, source: str) -> int:
-        """How many lead away from the exchange."""
+        """The number of bindings that lead away from the exchange."""
         return len(self._of_source.get(source, ()))
 
     def of_source(self, name: str) -> list[Binding]:
@@ -117,4 +117,4 @@ def _discard(index: dict[_Key, dict[Binding, None]], key: _Key, binding: Binding
     kept = index[key]
     del kept[binding]
     if not kept:
-        del index[key]  # a deleted name must leave nothing behind
+        del index[key]  # a deleted name must not leave an empty entry

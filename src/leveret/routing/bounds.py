@@ -1,12 +1,12 @@
 """Bounds on the work of routing. Hot path.
 
-All connections share one event loop, and bindings come from clients, so what one message may cost is bounded. The
-unit is a *step*, about 40 ns of CPU time; the constants below give the steps of each kind of work. Two bounds hold:
+All connections share one event loop, and bindings come from clients, so the cost of one message is bounded. The unit is
+a *step*, about 40 ns of CPU time; the constants below are the steps of each kind of work. There are two bounds:
 
-- ``Bounds.steps`` for one message, over all exchanges and keys that it visits. Above it routing raises
+- ``Bounds.steps`` for one message, over all exchanges and keys that it visits. Above this bound, routing raises
   ``RoutingRefused``: the publisher gets an error, and no queue gets the message.
-- ``TICK_STEPS`` for all messages and methods of one tick of the event loop. Above it a connection waits for the next
-  tick (``Connection.wait_for_tick``), so the others go first. Known routes and acks take no steps and never wait.
+- ``TICK_STEPS`` for all messages and methods of one tick of the event loop. Above this bound a connection waits for the
+  next tick (``Connection.wait_for_tick``), so the others go first. Cached routes and acks take no steps and never wait.
 
 Messages that the broker itself routes (dead letters, scheduled messages) have no publisher that could wait. They share
 ``UNATTENDED_STEPS`` per tick instead.
@@ -29,7 +29,7 @@ RULE_STEPS = 8  # a binding of a headers exchange, with up to FREE_HEADERS argum
 FREE_HEADERS = 4
 HEADER_STEPS = 8  # each further argument of such a binding
 SCORE_STEPS = 12  # a destination of a consistent hash exchange
-METHOD_STEPS = 1_000  # a method other than publish and ack, and
+METHOD_STEPS = 1_000  # a method other than publish and ack, plus
 BYTE_STEPS = 4  # each byte of it
 
 TICK_STEPS = 50_000
@@ -41,7 +41,7 @@ STEPS = 250_000
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a node allows; see the settings of the same names."""
+    """The bounds of a node; see the settings of the same names."""
 
     steps: int = STEPS
     exchange_bindings: int = 200_000
@@ -49,7 +49,7 @@ class Bounds:
     pattern_hashes: int = 16  # '#' in one topic pattern
 
     def refuse(self, binding: Binding, source: Exchange, bindings: Bindings) -> None:
-        """PreconditionFailed if one more binding of this kind would exceed a bound."""
+        """PreconditionFailed if this binding would exceed a bound."""
         reason = source.exceeds(binding, self)
         if reason is None and bindings.number_of(source.name) >= self.exchange_bindings:
             reason = f"it has {self.exchange_bindings} bindings already, as many as max_exchange_bindings allows"
@@ -69,7 +69,7 @@ class RoutingRefused(PreconditionFailed):
 
 
 class RoutingWork:
-    """The steps that are left for the message that is being routed, and those taken in this tick; one for a broker."""
+    """The steps left for the message that is being routed, and the steps taken in this tick; one object per broker."""
 
     __slots__ = ("allowed", "left", "refused", "spent")
 
@@ -85,7 +85,7 @@ class RoutingWork:
         return self.spent > TICK_STEPS
 
     def spend(self, steps: int) -> None:
-        """RoutingRefused if there are not so many left."""
+        """Take steps; RoutingRefused if fewer are left."""
         self.spent += steps
         self.left -= steps
         if self.left < 0:

@@ -2,9 +2,9 @@
 
 This is weighted rendezvous hashing. Each destination gets a score for the key: an exponentially distributed number,
 computed from the hash of key and name, divided by the weight. The lowest score wins. So destinations win in proportion
-to their weights; a new one takes only its own share, equally from all others; one that is removed gives up only its own
-keys. Compared with points on a ring, the distribution is even with a weight of 1, and a weight of a million costs no
-more; the price is one hash per destination.
+to their weights; a new destination takes only its own share, equally from all others, and removing one moves only its
+own keys. Compared with points on a ring, the distribution is even with a weight of 1, and a weight of a million costs
+no more; the cost is one hash per destination.
 
 The weight is the binding key. The hashed value is the routing key, or the header or property that the argument
 ``hash-header`` or ``hash-property`` names; messages without it all go to one destination. A destination that is bound
@@ -34,7 +34,7 @@ ALL_HASHES = 2.0**64
 
 
 class Candidate(NamedTuple):
-    """A destination, its name as it is hashed, and its weight."""
+    """A destination, its name in the form that is hashed, and its weight."""
 
     destination: Destination
     name: bytes
@@ -108,7 +108,7 @@ class ConsistentHashExchange(Exchange):
 
 
 def weight_of(binding: Binding) -> int:
-    """PreconditionFailed if the key of the binding is not a weight."""
+    """The weight of a binding; PreconditionFailed if its key is not a weight."""
     key = binding.key
     digits = key.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
@@ -125,7 +125,7 @@ def candidate(destination: Destination, weight: int) -> Candidate:
 
 
 def winner(candidates: Iterable[Candidate], hashed: int) -> Iterable[Destination]:
-    """The destination with the lowest score, the first of equals. Of two weights of a destination the larger counts."""
+    """The destination with the lowest score, the first of equals. Of several weights of one, the largest counts."""
     best: tuple[Destination, ...] = ()
     lowest = inf
     for destination, name, weight in candidates:
@@ -136,7 +136,7 @@ def winner(candidates: Iterable[Candidate], hashed: int) -> Iterable[Destination
 
 
 def as_text(value: object) -> str:
-    """The text of a header that is hashed: equal values give equal text in every process, None the empty text."""
+    """The text of a header that is hashed: equal values have equal texts in every process, None the empty text."""
     if value is None:
         return ""
     if isinstance(value, bytes):

@@ -1,7 +1,7 @@
 """x-delayed-message: an exchange of any other type whose messages may be delayed.
 
 The broker keeps a message with ``x-delay`` (broker/schedules.py) and routes it here when it is due. This type only
-routes, as the type does that its argument ``x-delayed-type`` names.
+routes, in the same way as the type named by its argument ``x-delayed-type``.
 """
 
 from __future__ import annotations

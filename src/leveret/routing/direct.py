@@ -13,7 +13,7 @@ IMPLICIT_BINDINGS = "x-implicit-bindings"
 
 
 class DirectExchange(Exchange):
-    """Bound destinations by key; with ``x-implicit-bindings`` also the queue that is named as the key."""
+    """Bound destinations by key; with ``x-implicit-bindings`` also the queue whose name is the key."""
 
     kind = "direct"
 
@@ -36,7 +36,7 @@ class DirectExchange(Exchange):
             del self._by_key[binding.key]
 
     def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
-        # look up without inserting: an unbound key must not leave an empty entry behind for every publish
+        # looked up without inserting: a publish with an unbound key must not add an empty entry
         bound = self._by_key.get(key, ())
         if self._implicit:
             return (*bound, Destination("queue", key))
@@ -44,7 +44,7 @@ class DirectExchange(Exchange):
 
 
 class DefaultExchange(Exchange):
-    """The exchange without a name: every queue is bound to it by its own name, and nothing else can be."""
+    """The exchange without a name: every queue is bound to it by its own name, and no other binding is possible."""
 
     kind = "direct"
 
@@ -55,10 +55,10 @@ class DefaultExchange(Exchange):
         raise AccessRefused("operation not permitted on the default exchange")
 
     def link(self, binding: Binding) -> None:
-        """Never reached with a valid binding: the bindings are implicit."""
+        """Never called for a valid binding: the bindings are implicit."""
 
     def unlink(self, binding: Binding) -> None:
-        """Never reached: nothing was bound."""
+        """Never called: there are no explicit bindings."""
 
     def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         return (Destination("queue", key),)

@@ -1,10 +1,10 @@
-"""The contract of an exchange type.
+"""The interface of an exchange type.
 
 An exchange indexes the bindings that lead away from it for fast matching, and returns the destinations that a message
 reaches. It has no reference to queues and stores no messages.
 
 The broker calls ``validate_binding``, ``bind``, ``unbind`` and ``destinations``. They handle bindings with a selector
-(see selector_bindings.py) and leave the rest to the type: a new type creates its empty index in ``prepare`` and
+(see ``SelectorBindings``) and leave the rest to the type: a new type creates its empty index in ``prepare`` and
 implements ``link``, ``unlink`` and ``reach``; everything else has a default.
 """
 
@@ -70,12 +70,12 @@ class Exchange(ABC):
     # ---- for the broker
 
     def validate_binding(self, binding: Binding) -> None:
-        """Refuse, by PreconditionFailed, a binding that cannot be used. Called before ``bind``; changes nothing."""
+        """Raise PreconditionFailed for a binding that cannot be used. Called before ``bind``; changes nothing."""
         selector_of(binding.arguments)
         self.accept(binding)
 
     def bind(self, binding: Binding) -> None:
-        """Add a binding that is valid and not there yet."""
+        """Add a binding that is valid and does not exist yet."""
         selector = selector_of(binding.arguments)
         if selector is None:
             self.link(binding)
@@ -98,9 +98,9 @@ class Exchange(ABC):
     def destinations(
         self, key: str, headers: Mapping[str, object], work: RoutingWork | None = None
     ) -> Iterable[Destination]:
-        """Where the message goes. May repeat a destination; is read at once, before any further bind or unbind.
+        """The destinations of a message. May repeat one; the result is read at once, before any bind or unbind.
 
-        RoutingRefused if that takes more steps than ``work`` has left.
+        RoutingRefused if routing takes more steps than ``work`` has left.
         """
         if work is None:
             work = RoutingWork()
@@ -111,10 +111,10 @@ class Exchange(ABC):
     # ---- for exchange types
 
     def prepare(self) -> None:  # noqa: B027 - a hook with nothing to do by default
-        """Read the arguments of the type, refusing bad ones by PreconditionFailed, and create the empty index."""
+        """Read the arguments of the type (PreconditionFailed if one is invalid), and create the empty index."""
 
     def accept(self, binding: Binding) -> None:  # noqa: B027 - most types accept every binding
-        """Refuse, by PreconditionFailed, a binding this type cannot use; change nothing."""
+        """Raise PreconditionFailed for a binding that this type cannot use; change nothing."""
 
     @abstractmethod
     def link(self, binding: Binding) -> None:
@@ -125,27 +125,27 @@ class Exchange(ABC):
         """Remove a binding from the index."""
 
     def exceeds(self, binding: Binding, bounds: Bounds) -> str | None:
-        """Why a valid new binding is refused, or None; bindings from before the limit existed stay."""
+        """The reason to refuse a valid new binding, or None; bindings created before the limit was set stay."""
         return None
 
     @abstractmethod
     def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         """The destinations of the bindings in the index that match the message.
 
-        A type that examines more than it returns spends steps of ``work`` for that, before or while it does.
+        A type that examines more than it returns spends steps of ``work`` on that, before or during the work.
         """
 
     def reach_with(
         self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
     ) -> Iterable[Destination]:
-        """The same with bindings that match the message by key and selector.
+        """As ``reach``, including bindings that match the message by key and selector.
 
-        A type that chooses one of its bindings includes these in the choice.
+        A type that chooses one of its bindings also chooses among these.
         """
         return [*self.reach(key, headers, work), *(binding.destination for binding in taking)]
 
     def selector_view(self) -> Exchange:
-        """An exchange without bindings that matches as this one does; holds the bindings with selectors."""
+        """An empty exchange with the same matching rules, for the bindings with selectors."""
         return type(self)(self.name, self.durable, self.auto_delete, self.internal, self.arguments)
 
     def _alternate_from_arguments(self) -> str | None:
@@ -167,8 +167,8 @@ class SelectorBindings:
     """The bindings of one exchange that have a selector.
 
     Key and arguments are matched by a private exchange of the same type, the *view*, which holds only these bindings.
-    In it each binding leads to a placeholder destination of its own, so the result names the bindings that matched, not
-    only their destinations. Only the selectors of those are evaluated: bindings with other keys cost nothing.
+    In it each binding leads to a placeholder destination of its own, so the result shows the bindings that matched, not
+    only their destinations. Only the selectors of these are evaluated: bindings with other keys cost nothing.
     """
 
     def __init__(self, view: Exchange) -> None:
@@ -185,7 +185,7 @@ class SelectorBindings:
 
     def add(self, binding: Binding, selector: Selector) -> None:
         self._made += 1
-        # of kind exchange: a queue that the view reaches by x-implicit-bindings is no placeholder
+        # an exchange, because a queue that the view reaches by x-implicit-bindings is not a placeholder
         placeholder = Destination("exchange", str(self._made))
         seen = Binding(binding.source, placeholder, binding.key, binding.arguments)
         self._in_view[binding] = seen

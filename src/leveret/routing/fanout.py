@@ -1,4 +1,4 @@
-"""Exchanges that ignore binding keys: fanout, and the base of those that choose one destination. Hot path."""
+"""Exchanges that ignore binding keys: fanout, and the base of types that choose one destination. Hot path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leveret.routing.exchange import Exchange
 
 
 class FanoutExchange(Exchange):
-    """All bound destinations, whatever the key of the binding or of the message."""
+    """Routes to all bound destinations, whatever the binding key and the routing key are."""
 
     kind = "fanout"
     looks_at_all_keys = False
@@ -33,12 +33,12 @@ class FanoutExchange(Exchange):
 class SingleDestinationExchange(Exchange):
     """The base of exchange types that route each message to one of the bound destinations, by ``choose``.
 
-    The destinations are sorted by kind and name, whatever the order of binding, so that equal sets of bindings choose
-    alike, also after a restart. A destination that is bound several times counts once. A binding with a selector takes
-    part in the choice only for messages that it selects. Binding keys are ignored.
+    The destinations are sorted by kind and name, whatever the order of binding, so that equal sets of bindings lead to
+    the same choice, also after a restart. A destination that is bound several times counts once. A binding with a
+    selector is considered only for messages that it selects. Binding keys are ignored.
     """
 
-    looks_at_all_keys = False  # one choice for each message, not one for each key
+    looks_at_all_keys = False  # one choice per message, not one per key
 
     def prepare(self) -> None:
         self._bound = DestinationCounts()

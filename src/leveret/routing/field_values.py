@@ -1,10 +1,10 @@
 """Hashable forms of field values, which keep the types of AMQP distinct, in nested tables too.
 
-In Python ``1 == True == 1.0``; in AMQP and RabbitMQ not, so every leaf carries its type. There are two forms:
+In Python ``1 == True == 1.0``, but not in AMQP and RabbitMQ, so every leaf includes its type. There are two forms:
 
-- ``identity(value)``: is this the same argument? Text and bytes differ, a timestamp is not a number. Binding equality.
-- ``matchable(value)``: does this header carry that value? As RabbitMQ matches: the widths of integers, and whether a
-  string came as text or as bytes, do not matter; whether a number is whole or floating does.
+- ``identity(value)``: for the equality of bindings. Text and bytes differ, and a timestamp is not a number.
+- ``matchable(value)``: for matching headers, as RabbitMQ does. The widths of integers do not matter, nor whether a
+  string was sent as text or as bytes; whether a number is an integer or floating-point does.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ LEAF_KINDS = frozenset({bool, int, float, Decimal, str, bytes, datetime, type(No
 
 
 def identity(value: object) -> Hashable:
-    """A hashable form that is equal only for the same value of the same kind, at every depth."""
+    """A hashable form that is equal only for the same value of the same type, at every depth."""
     nested = _nested(value, identity)
     if nested is not None:
         return nested
     if isinstance(value, (float, Decimal)):
-        return _kind(value), repr(value)  # by spelling: NaN is itself, 1.0 is not 1.00, -0.0 is not 0.0
+        return _kind(value), repr(value)  # by its text: NaN equals NaN, decimal 1.0 is not 1.00, -0.0 is not 0.0
     if isinstance(value, (bytearray, memoryview)):
         return bytes, bytes(value)
     return _kind(value), value
 
 
 def matchable(value: object) -> Hashable:
-    """A hashable form that is equal when a headers exchange takes two values for the same."""
+    """A hashable form that is equal for two values that are the same for a headers exchange."""
     if isinstance(value, str):
         return value  # the usual case, and the only form that is not a pair
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -50,5 +50,5 @@ def _nested(value: object, freeze: Callable[[object], Hashable]) -> Hashable:
 
 
 def _kind(value: object) -> type:
-    """The AMQP kind of a leaf: an IntEnum is an int, a bool is not."""
+    """The AMQP type of a leaf: an IntEnum is an int, a bool is not."""
     return next((kind for kind in type(value).__mro__ if kind in LEAF_KINDS), type(value))

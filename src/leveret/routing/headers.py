@@ -3,7 +3,7 @@
 ``x-match`` is ``all`` (the default) or ``any`` of the arguments; arguments named ``x-...`` are ignored. ``all-with-x``
 and ``any-with-x`` include them, except ``x-match`` itself. An argument without a value requires only that the header
 exists. So a binding without arguments matches every message with ``all``, and none with ``any``. ``x-selector`` is
-never compared either (selector_bindings.py). Values compare as in RabbitMQ, see ``field_values.matchable``.
+never compared either (routing/exchange.py). Values are compared as in RabbitMQ, see ``field_values.matchable``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ X_MATCH_VALUES = ("all", "any", "all-with-x", "any-with-x")
 
 
 class MatchableValues(dict[str, Hashable]):
-    """The headers of one message as they are compared, each converted when first needed."""
+    """The headers of one message in the form that is compared, each converted when first needed."""
 
     def __init__(self, headers: Mapping[str, object]) -> None:
         self._headers = headers
@@ -34,7 +34,7 @@ class MatchableValues(dict[str, Hashable]):
 
 
 class HeaderRule(NamedTuple):
-    """The arguments of one binding, read once: wanted values by header, None where presence is enough."""
+    """The arguments of one binding, parsed once: required values by header, None if the header only has to exist."""
 
     needs_all: bool
     wanted: tuple[tuple[str, Hashable], ...]
@@ -43,12 +43,12 @@ class HeaderRule(NamedTuple):
         for name, value in self.wanted:
             met = name in headers and (value is None or values[name] == value)
             if met != self.needs_all:
-                return met  # 'any' is decided by the first that is met, 'all' by the first that is not
+                return met  # the first match decides 'any', the first mismatch decides 'all'
         return self.needs_all
 
 
 def header_rule(arguments: Mapping[str, object]) -> HeaderRule:
-    """Read the arguments of a binding; PreconditionFailed if ``x-match`` is none of the four words."""
+    """Parse the arguments of a binding; PreconditionFailed if ``x-match`` is not one of the four values."""
     how = arguments.get(X_MATCH, "all")
     if not isinstance(how, str):
         raise PreconditionFailed(f"Invalid x-match field type {type(how).__name__} (value {how!r}); expected longstr")
@@ -64,7 +64,7 @@ def header_rule(arguments: Mapping[str, object]) -> HeaderRule:
 
 
 def steps_of(arguments: Mapping[str, object]) -> int:
-    """What comparing a message with these arguments costs at most."""
+    """The maximum number of steps to compare a message with these arguments."""
     return RULE_STEPS + HEADER_STEPS * max(_leaves(arguments) - FREE_HEADERS, 0)
 
 
@@ -75,7 +75,7 @@ def _leaves(value: object) -> int:
 
 
 class HeadersExchange(Exchange):
-    """Each binding is compared in turn; the routing key is ignored."""
+    """Compares one binding after the other; the routing key is ignored."""
 
     kind = "headers"
     looks_at_headers = True
@@ -83,7 +83,7 @@ class HeadersExchange(Exchange):
 
     def prepare(self) -> None:
         self._rules: dict[Binding, HeaderRule] = {}
-        self._steps = 0  # of comparing a message with all of them
+        self._steps = 0  # to compare a message with all bindings
 
     def accept(self, binding: Binding) -> None:
         header_rule(binding.arguments)

@@ -15,7 +15,7 @@ from leveret.routing.fanout import SingleDestinationExchange
 
 
 class Partitioner(Protocol):
-    """Decides for an exchange which of its destinations a key goes to; see sharding/ordered_slots.py."""
+    """Chooses the destination of each key for an exchange; see sharding/ordered_slots.py."""
 
     def reach(self, key: str) -> Iterable[Destination]: ...
 

@@ -15,7 +15,7 @@ class SeededRandom:
     __slots__ = ("_drawn", "_seed")
 
     def __init__(self, seed: int) -> None:
-        """A seed of up to 64 bits."""
+        """``seed`` has up to 64 bits."""
         self._seed = seed
         self._drawn = 0
 
@@ -26,7 +26,7 @@ class SeededRandom:
 
 
 class RandomExchange(SingleDestinationExchange):
-    """Each message goes to a random destination, drawn from ``random``."""
+    """Routes each message to a random destination, chosen by ``random``."""
 
     kind = "x-random"
     looks_at_headers = True
@@ -40,7 +40,7 @@ class RandomExchange(SingleDestinationExchange):
 
 
 class LocalRandomExchange(RandomExchange):
-    """The same among the queues of this node. It can be bound to queues only, with an empty key."""
+    """Chooses among the queues of this node. It can be bound to queues only, with an empty key."""
 
     kind = "x-local-random"
 

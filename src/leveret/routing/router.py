@@ -1,8 +1,8 @@
 """Routes a message from an exchange to queues, over exchange-to-exchange bindings and alternate exchanges. Hot path.
 
-Each exchange is visited once, so cycles end. An exchange that matches nothing, for any key of the message, passes the
-message to its alternate exchange if that exists, also in the middle of a chain of exchanges. Queues are listed in the
-order in which they are found, those of nearer exchanges first.
+Each exchange is visited once, so cycles end. An exchange without a match for any key of the message passes the message
+to its alternate exchange, if that exists, also in the middle of a chain of exchanges. Queues are listed in the order in
+which they are found, those of nearer exchanges first.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from leveret.routing.exchange import Exchange
 
 
 class Routed(NamedTuple):
-    """``by_key_only``: no visited exchange looked at more than the keys, so the same keys give the same queues until
-    a binding, an exchange or, where ``has_queue`` was given, a queue changes."""
+    """``by_key_only``: no visited exchange used more than the keys, so the same keys lead to the same queues until a
+    binding, an exchange or, if ``has_queue`` was passed, a queue changes."""
 
     queues: list[str]
     by_key_only: bool
@@ -31,11 +31,11 @@ def route(
     has_queue: Callable[[str], bool] | None = None,
     work: RoutingWork | None = None,
 ) -> Routed:
-    """The names of the queues a message reaches, each once. ``keys`` is the routing key and those of CC and BCC.
+    """The names of the queues that a message reaches, each once. ``keys``: the routing key and those of CC and BCC.
 
     With ``has_queue`` a queue that does not exist counts as not matched. Only implicit bindings can name such a queue;
-    asking lets a message to a missing queue go to the alternate exchange. RoutingRefused if ``work`` has fewer steps
-    left than the walk takes.
+    the check lets a message for a missing queue go to the alternate exchange. RoutingRefused if ``work`` has fewer
+    steps left than routing takes.
     """
     if work is None:
         work = RoutingWork()
@@ -68,7 +68,7 @@ def _next_stops(
     has_queue: Callable[[str], bool] | None,
     work: RoutingWork,
 ) -> list[Destination]:
-    """What the exchange itself matches for all keys together, else its alternate."""
+    """The destinations that the exchange matches for all keys together, or else its alternate exchange."""
     matched: list[Destination] = []
     for key in keys if exchange.looks_at_all_keys else keys[:1]:
         matched += exchange.destinations(key, headers, work)

@@ -1,15 +1,15 @@
 """Topic exchanges, and the trie of their patterns: words as edges, destinations at the nodes. Hot path.
 
-Rules of the file:
+Rules:
 
 - A pattern is split at dots. An empty pattern or key has no words at all; an empty word between dots is a word.
-- ``*`` takes exactly one word, ``#`` zero or more. Both have an edge of their own beside the literal words, so a key
-  that carries the characters ``*`` or ``#`` finds no short cut through them.
-- A run ``#.#`` means the same as ``#`` and is stored as such; so a node below a ``#`` edge has no ``#`` edge itself.
-- A node stays only while a pattern ends in it or below it; removal prunes upwards.
+- ``*`` matches exactly one word, ``#`` zero or more. Both have an edge of their own besides the literal words, so a key
+  that contains the words ``*`` or ``#`` does not match these edges literally.
+- A sequence ``#.#`` means the same as ``#`` and is stored as ``#``; so a node below a ``#`` edge has no ``#`` edge.
+- A node exists only while a pattern ends in it or below it; removal prunes upwards.
 
-Matching walks the key word by word and holds the set of nodes reachable so far, as an automaton would. A node below a
-``#`` edge stays in the set while words pass; entering a node also enters its ``#`` child, which may take no word.
+Matching processes the key word by word and keeps the set of nodes reachable so far, like an automaton. A node below a
+``#`` edge stays in the set for all further words; entering a node also enters its ``#`` child, which may match no word.
 Each node is in the set at most once, so a key of w words costs at most w times the nodes of the trie, whatever the
 patterns (``#.a.#.a.#.a.#`` against 128 times ``a`` included), and nothing recurses. Thousands of long patterns below a
 ``#`` still add up to millions of visits for one key; they are counted as steps of ``RoutingWork``, which bounds them.
@@ -31,11 +31,11 @@ class _Node:
     __slots__ = ("any_words", "ends", "one_word", "stays", "words")
 
     def __init__(self, stays: bool) -> None:
-        self.stays = stays  # below a '#' edge: any number of words keeps us here
+        self.stays = stays  # below a '#' edge, which matches any number of words
         self.words: dict[str, _Node] = {}
         self.one_word: _Node | None = None
         self.any_words: _Node | None = None
-        self.ends = DestinationCounts()  # of the patterns that end here
+        self.ends = DestinationCounts()  # destinations of the patterns that end here
 
     def child(self, word: str) -> _Node | None:
         if word == ONE_WORD:
@@ -67,7 +67,7 @@ class _Node:
 
 
 class TopicTrie:
-    """Patterns with their destinations; the same pair may be added several times and leaves with the last removal."""
+    """Patterns with their destinations; a pair may be added several times and is removed with the last removal."""
 
     def __init__(self) -> None:
         self._root = _Node(stays=False)
@@ -82,7 +82,7 @@ class TopicTrie:
         node.ends.gain(destination)
 
     def remove(self, pattern: str, destination: Destination) -> None:
-        """Take back one ``add``; KeyError if there was none."""
+        """Undo one ``add``; KeyError if there was none."""
         node = self._root
         path: list[tuple[_Node, str]] = []
         for word in pattern_words(pattern):
@@ -99,17 +99,17 @@ class TopicTrie:
             node = parent
 
     def matches(self, key: str, work: RoutingWork) -> Iterable[Destination]:
-        """The destinations of every pattern that takes the key; one may come twice, by two patterns.
+        """The destinations of every pattern that matches the key; one may appear twice, for two patterns.
 
-        RoutingRefused if ``work`` has fewer steps left than that takes.
+        RoutingRefused if ``work`` has fewer steps left than matching takes.
         """
         nodes: dict[_Node, None] = {self._root: None}
-        visited = 0  # nodes that no steps were spent for
+        visited = 0  # nodes for which no steps were spent yet
         if self._root.any_words is not None:
             nodes[self._root.any_words] = None
         for word in key.split(".") if key else ():
             visited += len(nodes)
-            if visited > MANY_NODES:  # a call for each word would cost more than the few nodes that are usual
+            if visited > MANY_NODES:  # one call per word would cost more than the few nodes of the usual case
                 work.spend(NODE_STEPS * visited)
                 visited = 0
             nodes = _step(nodes, word)
@@ -119,7 +119,7 @@ class TopicTrie:
 
 
 def pattern_words(pattern: str) -> list[str]:
-    """The words of a pattern, runs of ``#`` drawn into one."""
+    """The words of a pattern, with each sequence of ``#`` reduced to one."""
     words: list[str] = []
     for word in pattern.split(".") if pattern else ():
         if word != ANY_WORDS or words[-1:] != [ANY_WORDS]:
@@ -128,7 +128,7 @@ def pattern_words(pattern: str) -> list[str]:
 
 
 def _step(nodes: dict[_Node, None], word: str) -> dict[_Node, None]:
-    """The nodes reachable by one more word: stay below a '#', or go on by the word or by '*'."""
+    """The nodes reachable by one more word: stay below a '#', or follow the edge of the word or of '*'."""
     reached: dict[_Node, None] = {}
     for node in nodes:
         if node.stays:

@@ -40,7 +40,7 @@ PREDECLARED = (
 
 
 class ExchangeFactory(Protocol):
-    """Makes an exchange of one type; a subclass of Exchange is one."""
+    """Creates exchanges of one type; a subclass of Exchange is a factory."""
 
     def __call__(
         self, name: str, durable: bool, auto_delete: bool, internal: bool, arguments: Mapping[str, object], /
@@ -51,9 +51,9 @@ EXCHANGE_TYPES: Mapping[str, ExchangeFactory] = MappingProxyType({kind.kind: kin
 
 
 class ExchangeTypes:
-    """The exchange types of one broker: the built-in ones, and those that were registered.
+    """The exchange types of one broker: the built-in types, and those that were registered.
 
-    All random exchanges draw from one sequence, which ``seed`` determines.
+    All random exchanges use one sequence of numbers, which ``seed`` determines.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -68,7 +68,7 @@ class ExchangeTypes:
         self._factories[kind] = factory
 
     def kinds(self) -> list[str]:
-        """The known names, in order of registration."""
+        """The names of all types, in order of registration."""
         return list(self._factories)
 
     def make(
@@ -80,7 +80,7 @@ class ExchangeTypes:
         internal: bool = False,
         arguments: Mapping[str, object] | None = None,
     ) -> Exchange:
-        """A new exchange without bindings; PreconditionFailed if the type is unknown or an argument is bad."""
+        """A new exchange without bindings; PreconditionFailed if the type is unknown or an argument is invalid."""
         factory = self._factories.get(kind)
         if factory is None:
             raise PreconditionFailed(f"unknown exchange type '{kind}'")

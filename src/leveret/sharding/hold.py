@@ -1,15 +1,15 @@
-"""Messages of moved slots, held until their old shard has no more of them.
+"""Holds new messages of moved slots until the older messages in their old shard are settled.
 
 Theory of operation. When slots leave a shard, its messages stay; later messages of these slots must not overtake them.
-So these wait in an internal queue, one for each old shard, until everything that was in the shard at the move has been
-settled (backlog/watermarks.py). Then the hold is moved on, in order, each message to the shard that owns its slot:
+The later messages wait in an internal queue, the hold, one for each old shard, until all messages that were in that
+shard at the move are settled (backlog/watermarks.py). Then they move, in order, each to the shard that owns its slot:
 
     HOLDING ──the old shard is drained──> MOVING ──the hold is empty──> ENDING ──that is on disk──> gone
 
-While it moves, publishes still join the hold, or they would overtake what is in it. When it is empty they go to their
-shards directly. Each stretch leaves the hold in the group of the log in which it enters the shards: a crash shows it
-here or there. That it moves is recorded before the first stretch, and that it is over only after the last one is on
-disk; so after a crash each slot is where its row says, or has an empty hold.
+While a hold moves, new publishes still go to it; otherwise they would overtake the messages in it. When it is empty
+they go to their shards directly. Each stretch leaves the hold in the group of the log in which it enters the shards:
+after a crash it is in one of the two. The start of a move is recorded before the first stretch, and its end only after
+the last stretch is on disk; so after a crash each slot is in the state of its row, or has an empty hold.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that are moved in one group, at most
 STRETCH_BYTES = 1 << 20
-AT_ONCE = 1 << 16  # messages moved in one tick; more than publishers can add meanwhile
+AT_ONCE = 1 << 16  # messages moved in one tick; more than publishers can add in that time
 
 
 class State(Enum):
@@ -48,7 +48,7 @@ class Stretch(NamedTuple):
 
 
 class Mover(Consumer):
-    """Consumes from the hold, so that the queue loads messages from disk by itself."""
+    """Consumes from the hold, so that the queue loads its messages from disk as for any consumer."""
 
     __slots__ = ("_hold", "taken")
 
@@ -81,12 +81,12 @@ class SlotOwners(Protocol):
 
     @property
     def has_no_shard(self) -> bool:
-        """There is no shard at all."""
+        """Whether there is no shard at all."""
 
     def target(self, slot: int) -> DeclaredQueue: ...
 
     def record(self) -> None:
-        """Record which holds exist and which of them are moving, before that changes."""
+        """Record which holds exist and which of them are moving, before this changes."""
 
     def freed(self, hold: Hold) -> None:
         """The hold is empty: its slots use their new shards."""
@@ -122,7 +122,7 @@ class Hold:
             backlog.when_gone(lambda: self.release() if mark == self._marks else None)
 
     def release(self) -> None:
-        """Start to move. May be called while another queue is drained: the messages move when the hold is drained."""
+        """Start the move. May be called while another queue is drained: messages move when the hold is drained."""
         if self.state is not State.HOLDING:
             return
         self.state = State.MOVING
@@ -141,7 +141,7 @@ class Hold:
         return self.state is not State.HOLDING and not self._owners.has_no_shard
 
     def _move_on(self, queue: ClassicQueue) -> None:
-        """Called after each drain of the hold: publish what the mover took to its shards."""
+        """Called after each drain of the hold: publish the messages that the mover took to their shards."""
         if self._is_busy:
             return
         self._is_busy = True

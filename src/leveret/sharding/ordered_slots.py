@@ -1,14 +1,14 @@
-"""An exchange whose shards can change in number without a key losing its order: ``ordered-resize``.
+"""Resizing of a sharded exchange that keeps the order of messages of each key: ``ordered-resize``.
 
-Theory of operation. Keys belong to slots, slots to shards (slots.py). Messages of a *settled* slot go to its owner.
+Theory of operation. Keys belong to slots, and slots to shards (slots.py). Messages of a *settled* slot go to its owner.
 Messages of a *held* slot wait in the hold of the shard that it left (hold.py); its owner is the shard that it moves to.
 A further resize only changes the owners of held slots: their messages stay in the hold, since none has reached an owner
-yet. Once a hold moves that is not true any more; a resize then waits until it is empty.
+yet. This is no longer true once a hold moves; a resize then waits until the hold is empty.
 
 The shards are the queues that are bound to the exchange, by the policy or by clients. The row of the exchange
-(parameters of the virtual host, component ``sharding``) has the owners and the held slots. It is written before
-anything changes; after a restart a hold that had not started to move waits for everything in its old shard, which is
-more than needed.
+(parameters of the virtual host, component ``sharding``) has the owners and the held slots. It is written before any
+change. After a restart, a hold that had not started to move waits for all messages in its old shard, which is more than
+needed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class OrderedSlots:
         if self._is_rebinding:
             return
         if any(hold.may_move or hold.state is State.ENDING for hold in self._holds.values()):
-            self._replace_dead()  # the rest once nothing moves
+            self._replace_dead()  # the rest is done once no hold moves
         else:
             self._resize()
 
@@ -96,7 +96,7 @@ class OrderedSlots:
 
     @property
     def draining(self) -> list[str]:
-        """Shards without slots whose messages must be consumed before held ones can move."""
+        """Shards without slots whose messages must be consumed before held messages can move."""
         return sorted(self._holds.keys() - set(self._owners))
 
     @property
@@ -125,7 +125,7 @@ class OrderedSlots:
         self._lead()
         for hold in [*self._holds.values()]:
             if all(self._owners[slot] == hold.old for slot in hold.slots):
-                hold.release()  # all of them are back in their old shard
+                hold.release()  # all of its slots are back in their old shard
             elif hold in stricter:
                 hold.wait_for(self._vhost.queues.get(hold.old))
             hold.queue.touch()
@@ -182,7 +182,7 @@ class OrderedSlots:
 
     def target(self, slot: int) -> DeclaredQueue:
         queues = self._vhost.queues
-        found = queues.get(self._owners[slot])  # missing if it was deleted after the policy
+        found = queues.get(self._owners[slot])  # missing if the shard was deleted after the policy
         return found or next(queues[shard] for shard in self._shards if shard in queues)
 
     def freed(self, hold: Hold) -> None:
@@ -223,7 +223,7 @@ class OrderedSlots:
         return json.dumps(row).encode()
 
     def begin(self) -> None:
-        """Continue as recorded in the row, or assign all slots."""
+        """Continue from the state in the row, or assign all slots if there is none."""
         self._restore()
         self._exchange.partitioner = self
         if sorted(self._bound()) != self.shards:
@@ -249,7 +249,7 @@ class OrderedSlots:
     # ---- stopping
 
     def is_for(self, vhost: Vhost) -> bool:
-        """Whether it still has holds and belongs to this virtual host."""
+        """Whether this exchange still has holds and belongs to this virtual host."""
         return self._vhost is vhost and bool(self._holds)
 
     def resume(self, exchange: ModulusHashExchange, changed: Callable[[], None]) -> None:
@@ -271,7 +271,7 @@ class OrderedSlots:
 
 
 def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> OrderedSlots:
-    """Move held messages of an exchange that had ordered-resize in the previous run and has not any more."""
+    """Move held messages of an exchange that had ordered-resize in the previous run and no longer has it."""
     left = OrderedSlots(broker, vhost, ModulusHashExchange(exchange, durable=True))
     left._restore()
     left.stop()
@@ -279,7 +279,7 @@ def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> OrderedSlots:
 
 
 def _checked(value: bytes, exchange: str) -> dict[str, Any]:
-    """An invalid row loses the order of the exchange, not its messages."""
+    """The row, if it is valid. With an invalid row the exchange loses the order of messages, but no message."""
     try:
         row = dict(json.loads(value))
         if len(row["owners"]) == SLOTS and max(row["owners"]) < len(row["shards"]):

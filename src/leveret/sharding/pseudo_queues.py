@@ -1,4 +1,4 @@
-"""The name of a sharded exchange, used as the name of a queue: clients use one queue name and reach a shard.
+"""Pseudo-queues: clients use the name of a sharded exchange as the name of a queue, and reach a shard.
 
 The name is replaced by interceptors, before permissions are checked: a user needs access to the shards, as with
 RabbitMQ's plugin. Declaring the name, and consuming from several shards, are handled by session/pooled_consumer.py.
@@ -42,7 +42,7 @@ class PseudoQueues:
         self._out: list[Callable[[], None]] = []
 
     def needed(self, is_needed: bool) -> None:
-        """Registered only while there are sharded exchanges, so that they cost nothing otherwise."""
+        """Register the interceptors only while there are sharded exchanges, so that they cost nothing otherwise."""
         if is_needed and not self._out:
             chosen = {BasicConsume: self._consume, BasicGet: self._get, **dict.fromkeys(REMEDIES, self._refuse)}
             self._out = [self._interceptors.register(method, call, last=True) for method, call in chosen.items()]
@@ -52,7 +52,7 @@ class PseudoQueues:
             self._out = []
 
     def _sharded(self, context: InterceptContext, name: str) -> ShardedExchange | None:
-        """Also None if the user may not see the exchange."""
+        """The sharded exchange of this name; also None if the user may not see it."""
         found = self._find(context.vhost, name)
         if found is None:
             return None

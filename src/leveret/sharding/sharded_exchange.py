@@ -1,8 +1,8 @@
 """One exchange with a sharding policy: a number of queues for each node, which consumers see as one.
 
 Shards are declared and bound, and never deleted: their messages belong to the user. Without ``ordered-resize`` a
-smaller number changes nothing, and the shards of a node that leaves are unbound. With it, surplus shards are unbound,
-and their slots move.
+smaller number has no effect, and the shards of a node that leaves are unbound. With ``ordered-resize``, surplus shards
+are unbound, and their slots move.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopp
 
 
 class ConsumerAssignment:
-    """Which shards each consumer of a pool consumes from.
+    """Assigns to each consumer of a pool the shards that it consumes from.
 
-    A consumer has one shard of its node, so that all shards have the same number of consumers, plus or minus one; and
-    all draining shards, since held messages wait for them to be empty. Consumers with ``x-shard-all`` have all shards.
+    A consumer has one shard of its node, so that all shards have the same number of consumers, plus or minus one. It
+    also has all draining shards, since held messages wait until these are empty. ``x-shard-all`` assigns all shards.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class ConsumerAssignment:
         draining: Sequence[DeclaredQueue],
         only: Follower | None,
     ) -> None:
-        """Assign the shards of all consumers, or of a new one."""
+        """Assign shards to all consumers, or to a new consumer."""
         self._assign(local, may_move=only is None)
         for follower in [*self._everything]:
             if only in (None, follower):
@@ -103,7 +103,7 @@ class Membership:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """In the order in which they joined."""
+        """The names of the nodes, in the order in which they joined."""
         return tuple(self._names)
 
     def join(self, name: str) -> None:
@@ -124,7 +124,7 @@ class Membership:
 
 
 def shard_name(exchange: str, node: str, index: int) -> str:
-    """As in RabbitMQ's sharding plugin."""
+    """The name of a shard, as in RabbitMQ's sharding plugin."""
     return f"sharding: {exchange} - {node} - {index}"
 
 
@@ -150,7 +150,7 @@ class Plan(NamedTuple):
 
 
 class ShardedExchange:
-    """The pool of its shards (broker/vhost.py)."""
+    """A sharded exchange is the pool of its shards (broker/vhost.py)."""
 
     def __init__(
         self, broker: Broker, vhost: Vhost, exchange: Exchange, membership: Membership, unfinished: Unfinished
@@ -181,7 +181,7 @@ class ShardedExchange:
     # ---- the policy
 
     def follow(self, plan: Plan, left: Collection[str] = ()) -> None:
-        """Declare missing shards; calling it again has no effect. ``left``: nodes that have left."""
+        """Declare missing shards; calling this again has no effect. ``left``: nodes that have left."""
         before, self._plan = self._plan, plan
         if not plan.is_ordered:
             self.stop()
@@ -218,7 +218,7 @@ class ShardedExchange:
             self._log.warning("shard cannot be declared", shard=shard, vhost=vhost.name, reason=refusal.text)
 
     def _superfluous(self, before: Plan, left: Collection[str]) -> Iterator[Binding]:
-        """Bindings of shards that are not part of the policy any more."""
+        """Bindings of shards that are no longer part of the policy."""
         for binding in self._vhost.bindings.of_source(self._exchange.name):
             kind, shard = binding.destination
             if kind != "queue" or binding.arguments:
@@ -228,7 +228,7 @@ class ShardedExchange:
                 yield binding
 
     def _is_too_high(self, shard: str) -> bool:
-        """Whether it was declared for a larger number; without ordered-resize it stays."""
+        """Whether the shard was declared for a larger number; without ordered-resize such a shard stays."""
         places = [self._index(shard, node) for node in self._membership.names] if self._plan.is_ordered else []
         return any(place is not None and place >= self._plan.per_node for place in places)
 
@@ -249,7 +249,7 @@ class ShardedExchange:
     # ---- its shards
 
     def _shards_of(self, nodes: tuple[str, ...], most: int | None) -> Iterator[str]:
-        """The names of existing shards, also beyond the number of the policy, up to ``most`` for each node."""
+        """The names of existing shards, including those beyond the number of the policy, up to ``most`` per node."""
         for node in nodes:
             index = 0
             while most is None or index < most:
@@ -281,7 +281,7 @@ class ShardedExchange:
         return self._slots is not None
 
     def least_consumed(self) -> DeclaredQueue | None:
-        """Of the shards of this node and the draining ones; these come first among equals."""
+        """The shard of this node, or draining shard, with the fewest consumers; draining shards win a tie."""
         return min([*self.draining(), *self.local()], key=lambda queue: len(queue.consumers), default=None)
 
     def first(self) -> DeclaredQueue:

@@ -1,4 +1,4 @@
-"""Hash slots: a routing key always belongs to the same of 1,024 slots, a slot to one shard until it is moved.
+"""Hash slots: a routing key always belongs to the same one of 1,024 slots, and a slot to one shard until it is moved.
 
 A resize moves as few slots as possible, and leaves all shards with the same number, plus or minus one.
 """
@@ -19,14 +19,14 @@ def slot_of(key: str) -> int:
 
 
 def dealt(shards: Sequence[str]) -> list[str]:
-    """The owners of all slots of a new exchange. For a power of two this is hash modulo number."""
+    """The owners of all slots of a new exchange. For a power of two shards this is the hash modulo their number."""
     return [shards[slot % len(shards)] for slot in range(SLOTS)] if shards else [NO_SHARD] * SLOTS
 
 
 def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, str]) -> list[str]:
     """The owners after a resize. ``homes``: the shards that slots on the move have not left yet.
 
-    A shard with too many slots loses first those whose messages have not arrived; a slot returns to its home if it can.
+    A shard with too many slots first loses those whose messages have not arrived; a slot returns to its home if it can.
     """
     if not shards:
         return [NO_SHARD] * SLOTS
@@ -34,7 +34,7 @@ def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, 
     after = list(owners)
     kept: Counter[str] = Counter()
     homeless: list[int] = []
-    # Settled slots are assigned first, so that slots on the move are the ones that change.
+    # Settled slots are assigned first, so that slots on the move change their owners rather than settled ones.
     for slot in sorted(range(SLOTS), key=lambda each: each in homes):
         owner = owners[slot]
         if kept[owner] < quotas.get(owner, 0):
@@ -54,7 +54,7 @@ def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, 
 
 
 def _quotas(owners: Sequence[str], shards: Sequence[str]) -> dict[str, int]:
-    """How many slots each shard gets; those with the most may keep one more."""
+    """The number of slots of each shard; the shards with the most may keep one more."""
     had = Counter(owners)
     share, more = divmod(SLOTS, len(shards))
     largest = sorted(shards, key=lambda shard: -had[shard])[:more]
