@@ -26,7 +26,7 @@ def test_every_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> 
         "100",
         "7 eu 7 1",
         "prices.carrots 2.50",
-        "heard hello",
+        "received hello",
         "CARROTS",
         "['four radishes']",
     ]

@@ -113,8 +113,8 @@ def test_how_it_sends_is_in_the_address() -> None:
         ("tcp://a?jms.redeliveryPolicy.backOffMultiplier=0.5", "from 1 to"),
         ("tcp://a?jms.redeliveryPolicy.backOffMultiplier=nan", "from 1 to"),
         ("tcp://a?jms.useAsyncSend=perhaps", "must be true or false: 'perhaps'"),
-        ("failover:(tcp://a?jms.clientID=me)", r"'jms\.clientID' stands within the parentheses: .* behind them"),
-        ("failover:(tcp://a?name=x&jms.clientID=me,tcp://b)?timeout=1", "stands within the parentheses"),
+        ("failover:(tcp://a?jms.clientID=me)", r"'jms\.clientID' is inside the parentheses, .* after them"),
+        ("failover:(tcp://a?name=x&jms.clientID=me,tcp://b)?timeout=1", "is inside the parentheses"),
         ("failover:(tcp://a)?nested.jms.clientID=me", r"'nested\.jms\.clientID' .*: write it without nested\."),
         ("failover:(tcp://a)?jms.checkForDuplicates=true", "write checkForDuplicates without jms."),
         ("failover:(tcp://a)?colour=red", "unknown option 'colour'"),
@@ -150,7 +150,7 @@ def test_a_login_goes_to_each_of_several_brokers() -> None:
     plan = ConnectionFactory("failover:tcp://ann:old@a")._address(password="new")
     assert isinstance(plan, Plan)
     assert (plan.addresses[0].user, plan.addresses[0].password) == ("ann", "new")
-    with pytest.raises(IllegalState, match="vhost cannot stand beside"):
+    with pytest.raises(IllegalState, match="vhost cannot be combined with"):
         ConnectionFactory("failover:(tcp://a)", vhost="red")
 
 
