@@ -53,7 +53,9 @@ def test_a_missing_pyspark_is_told_with_the_remedy() -> None:
 
 
 def test_a_missing_or_old_java_is_told_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no java on PATH: install it \(Debian.*openjdk-17-jre-headless"):
+    with pytest.raises(
+        ConfigError, match=r"or newer, but java is not on PATH: install it \(Debian.*openjdk-17-jre-headless"
+    ):
         require_java({"PATH": str(tmp_path)})
     with pytest.raises(ConfigError, match=f"JAVA_HOME is {tmp_path}, which has no bin/java"):
         require_java({"JAVA_HOME": str(tmp_path)})
