@@ -59,4 +59,4 @@ def require_java(environ: Mapping[str, str]) -> None:
     output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     found = re.search(r'version "(\d+)', output)
     if found is not None and int(found[1]) < LEAST_JAVA:
-        raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, and {java} is {found[1]}: {INSTALL_JAVA}")
+        raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, but {java} is {found[1]}: {INSTALL_JAVA}")
