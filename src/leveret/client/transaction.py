@@ -26,7 +26,7 @@ class OpenTransaction:
     def may_settle(self, *, is_known: bool) -> bool:
         """Messages that an earlier connection delivered cannot be settled in it."""
         if not is_known and self.void is None:
-            self.void = ConnectionLost("it acknowledges messages of an earlier connection")
+            self.void = ConnectionLost("it acknowledges or rejects messages of an earlier connection")
         return self._may()
 
     def _may(self) -> bool:

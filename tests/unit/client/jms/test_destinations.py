@@ -39,7 +39,7 @@ def test_a_name_may_carry_its_kind_and_a_selector() -> None:
         ("q?consumer.exclusive=perhaps", "must be true or false: 'perhaps'"),
         ("topic://t", "'topic://t' has a wrong prefix: a Queue is queue://NAME"),
         ("temp-queue://t", "has a wrong prefix"),
-        ("q?consumer.retroactive=true", "'consumer.retroactive', whose value is not supported: .*subscribe durably"),
+        ("q?consumer.retroactive=true", "has an unsupported setting 'consumer.retroactive': .*subscribe durably"),
         ("q?consumer.colour=red", "'q' has an unknown option 'consumer.colour': known are consumer.prefetchSize"),
     ],
 )

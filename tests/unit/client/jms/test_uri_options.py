@@ -106,7 +106,7 @@ def test_how_it_sends_is_in_the_address() -> None:
         ("tcp://a?jms.colour=red", "unknown option 'jms.colour': known are jms.clientID, .*nonBlocking.*; remove it"),
         (
             "tcp://a?jms.useCompression=true",
-            "'jms.useCompression', whose value is not supported: .*compress them before",
+            "has an unsupported setting 'jms.useCompression': .*compress them before",
         ),
         ("tcp://a?jms.prefetchPolicy.all=many", r"'jms\.prefetchPolicy\.all' of the address must be a whole number"),
         ("tcp://a?jms.prefetchPolicy.queueBrowserPrefetch=0", "from 1 to 65535: '0'"),
