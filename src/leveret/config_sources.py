@@ -31,7 +31,7 @@ RABBITMQ_NAMES = {
     "tcp_listen_options": "write_high_watermark",
     "consumer_timeout": "the queue argument x-consumer-timeout, or a policy with consumer-timeout",
 }
-"""What to write instead of a key of rabbitmq.conf that we do not have."""
+"""Replacements for unsupported keys of rabbitmq.conf."""
 
 
 class Found(NamedTuple):

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 FALLBACK_MEMORY = 1 << 30
-"""Assumed if it cannot be found out: too low a watermark blocks publishers early, too high a one gets us killed."""
+"""Used if the size is unknown. A low value blocks publishers early; with a high one the broker may be killed."""
 
 
 def short_hostname() -> str:

@@ -354,9 +354,9 @@ def test_a_consumer_whose_queue_is_deleted_learns_it(url: str) -> None:
         asked, iterated = await channel.consume(queue, tag="asked"), await channel.consume(queue, tag="iterated")
         waiting = asyncio.ensure_future(asked.next())
         await other.delete_queue(queue)
-        with pytest.raises(Cancelled, match="ended consumer 'asked'"):
+        with pytest.raises(Cancelled, match="cancelled consumer 'asked'"):
             await waiting
-        with pytest.raises(Cancelled, match="ended consumer 'iterated'"):
+        with pytest.raises(Cancelled, match="cancelled consumer 'iterated'"):
             await anext(iterated)
         await new_queue(channel)  # the channel lives
 

@@ -246,10 +246,10 @@ def test_a_target_in_use_is_refused_by_the_broker_with_the_remedy(tmp_path: Path
     (tmp_path / "full" / "letter").write_text("dear")
     with ForkedBroker(tmp_path) as serving:
         serving.url()
-        assert "not empty: choose another place" in refused("backup", tmp_path / "data", tmp_path / "full")
-        assert "inside of the data" in refused("backup", tmp_path / "data", tmp_path / "data" / "backup")
+        assert "not empty: choose another path" in refused("backup", tmp_path / "data", tmp_path / "full")
+        assert "inside the data directory" in refused("backup", tmp_path / "data", tmp_path / "data" / "backup")
         assert os.listdir(tmp_path / "data" / "requests") == []
-    assert "not empty: choose another place" in refused("backup", tmp_path / "data", tmp_path / "full")
+    assert "not empty: choose another path" in refused("backup", tmp_path / "data", tmp_path / "full")
     assert [entry.name for entry in (tmp_path / "full").iterdir()] == ["letter"]
 
 
@@ -332,8 +332,8 @@ def test_a_damaged_backup_is_restored_by_force_only(tmp_path: Path) -> None:
 def test_restore_refuses_what_it_cannot_do_with_the_remedy(tmp_path: Path) -> None:
     path = stopped_broker(tmp_path, b"m")
     done("backup", path, tmp_path / "backup")
-    assert "not empty: choose another place" in refused("restore", tmp_path / "backup", path)
-    assert "make it first" in refused("restore", tmp_path / "backup", tmp_path / "a" / "b")
+    assert "not empty: choose another path" in refused("restore", tmp_path / "backup", path)
+    assert "does not exist: create it first" in refused("restore", tmp_path / "backup", tmp_path / "a" / "b")
     assert "not a Leveret data directory" in refused("restore", another(tmp_path, "empty"), tmp_path / "new")
     with ForkedBroker(tmp_path) as serving:
         serving.url()

@@ -121,7 +121,7 @@ def test_callbacks_run_in_the_thread_that_starts_consuming(channel: blocking.Cha
     consumers = [channel.consume(name, take) for name in (queue, other)]
     channel.start_consuming()
     assert sorted(seen) == [(body, threading.current_thread().name) for body in (b"1", b"2", b"3")]
-    with pytest.raises(ClientError, match="hands its messages to a callback"):
+    with pytest.raises(ClientError, match="delivers to a callback"):
         consumers[0].next()
     for consumer in consumers:
         consumer.cancel()

@@ -100,7 +100,7 @@ def test_a_thread_is_told_that_there_is_no_broker_for_too_long(leveret_broker: l
             await threads.do(channel.confirm_select)
         await threads.lose()
         for _ in range(2):
-            with pytest.raises(ConnectionLost, match="The option 'timeout' says how long to wait"):
+            with pytest.raises(ConnectionLost, match="check the broker, or raise the option 'timeout' to wait longer"):
                 await threads.do(lambda: channel.publish(b"a", routing_key="q"))
         await threads.proxy.listen()
         await threads.until("reconnected")

@@ -59,7 +59,7 @@ def test_a_consumer_is_ended_when_its_queue_is_deleted(broker: leveret.Broker) -
         async with await connect(broker.amqp_url) as _:
             deleting = await connection.channel()
             await deleting.delete_queue(queue)
-        with pytest.raises(Cancelled, match=f"ended consumer 'mine': queue '{queue}' is gone"):
+        with pytest.raises(Cancelled, match=f"cancelled consumer 'mine': queue '{queue}' was deleted"):
             await waiting
         assert consumer.is_over
         await consumer.cancel()  # it is over: nothing to do

@@ -29,7 +29,7 @@ def test_an_exclusive_queue_is_declared_again_once_the_broker_lets_go_of_it(leve
         consumer = await channel.consume("mine")
         refused = await left_open(line)
         assert isinstance(refused.problem, ResourceLocked)
-        assert "has not noticed yet that the last connection is gone" in refused.text
+        assert "has not yet detected the loss of the previous connection" in refused.text
         assert "not restored" not in line.kinds
         await channel.publish(b"a", routing_key="mine")
         assert await taken(consumer, 1) == [b"a"]

@@ -110,7 +110,7 @@ def test_a_certificate_without_tls_is_no_login(
 
 def test_a_file_that_is_not_there_is_named(sealed: leveret.Broker) -> None:
     async def story() -> None:
-        with pytest.raises(AddressError, match=r"'cacertfile' of amqps://.* names no file: 'nowhere\.pem'"):
+        with pytest.raises(AddressError, match=r"'cacertfile' of amqps://.*: file not found: 'nowhere\.pem'"):
             await connect(f"{sealed.amqps_url}?cacertfile=nowhere.pem")
 
     run(story)

@@ -253,7 +253,7 @@ IMPOSSIBLE: list[tuple[str, object, str]] = [
     ("global_parameters", {"name": "g"}, "has no 'value'"),
     ("policies", {**POLICY, "definition": {"foo": 1}}, "'foo' is not a recognised policy setting"),
     ("policies", {**POLICY, "pattern": "["}, "policy 'p' in vhost '/'"),
-    ("policies", {"vhost": "/", "name": "p"}, "lacks 'pattern'"),
+    ("policies", {"vhost": "/", "name": "p"}, "is missing 'pattern'"),
     ("policies", {**POLICY, "apply-to": ["queues"]}, "'apply-to' must be a string"),
     ("exchanges", {**EXCHANGE, "name": "e", "type": "x-nowhere"}, "unknown exchange type 'x-nowhere'"),
     ("exchanges", {**EXCHANGE, "name": "e", "type": ["direct"]}, "'type' must be a string"),

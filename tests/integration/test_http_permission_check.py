@@ -145,7 +145,7 @@ def test_the_rule_that_decides_is_named_with_its_remedy(broker: Broker, admin: M
     ]
     assert answer["decided_by"] == answer["checks"][2]
     assert answer["reason"].endswith("read '^yours' does not match 'mine.topic'")
-    assert answer["remedy"] == "have 'read' of user 'anna' in vhost '/' match 'mine.topic'"
+    assert answer["remedy"] == "change 'read' of user 'anna' in vhost '/' so that it matches 'mine.topic'"
 
     broker.call(lambda: permissions.set_topic("anna", "/", "mine.topic", "^{username}[.]", ""))
     assert asked(admin, "publish", "mine.topic", routing_key="anna.1")["allowed"]

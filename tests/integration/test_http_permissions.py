@@ -66,7 +66,7 @@ def test_permissions_taken_away_hold_at_once_and_leave_the_connection_open(
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
-        ("%2F/anna", {"configure": ""}, "lacks 'write', 'read'"),
+        ("%2F/anna", {"configure": ""}, "is missing 'write', 'read'"),
         ("%2F/anna", {**ALL, "read": 5}, "'read' must be a string"),
         ("%2F/anna", {**ALL, "read": "["}, "permissions of user 'anna' in vhost '/': pattern '['"),
         ("%2F/nobody", ALL, "user 'nobody' not found"),
@@ -130,7 +130,7 @@ def test_topic_permissions_hold_over_amqp(broker: Broker, admin: ManagementApi) 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"write": "", "read": ""}, "lacks 'exchange'"),
+        ({"write": "", "read": ""}, "is missing 'exchange'"),
         ({"exchange": "e" * 256, "write": "", "read": ""}, "at most 255 bytes"),
         ({"exchange": "e", "write": "(", "read": ""}, "for exchange 'e': pattern '('"),
     ],

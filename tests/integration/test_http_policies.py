@@ -56,8 +56,8 @@ def test_a_policy_holds_for_queues_that_are_there(broker: Broker, admin: Managem
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"pattern": "^a"}, "policy 'short' lacks 'definition'"),
-        ({"definition": {"max-length": 5}}, "lacks 'pattern'"),
+        ({"pattern": "^a"}, "policy 'short' is missing 'definition'"),
+        ({"definition": {"max-length": 5}}, "is missing 'pattern'"),
         ({**SHORT, "definition": {"foo": 1}}, "'foo' is not a recognised policy setting"),
         ({**SHORT, "definition": {}}, "no policy provided"),
         ({**SHORT, "definition": [1]}, "is not an object"),

@@ -262,7 +262,7 @@ def test_a_listener_may_send_and_acknowledge_but_not_close_its_own_session(conne
                 close()
                 outcomes.put("no error")
             except IllegalState as problem:
-                outcomes.put("would wait for it" in str(problem))
+                outcomes.put("would deadlock" in str(problem))
 
     consumer.listener = handle
     connection.start()

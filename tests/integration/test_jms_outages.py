@@ -120,7 +120,7 @@ def test_a_request_keeps_its_time_in_an_outage(leveret_broker: Broker) -> None:
             requestor = await (await outage.connection.create_session()).create_requestor(Queue("q"))
             await outage.begin()
             async with asyncio.timeout(AT_ONCE):
-                with pytest.raises(TimeoutError, match="no answer to the request on queue 'q'"):
+                with pytest.raises(TimeoutError, match="no reply to the request on queue 'q'"):
                     await requestor.request(TextMessage("a"), timeout=0.01)
 
     asyncio.run(work())

@@ -130,7 +130,7 @@ def test_a_delayed_message_comes_when_it_is_due(leveret_broker: leveret.Broker) 
         ({"priority": 10}, "priority 10 is not within 0 and 9"),
         ({"delivery_mode": 3}, "delivery mode 3"),
         ({"time_to_live": -1}, "negative"),
-        ({"time_to_live": 5, "delivery_delay": 5}, "lives for 5 s cannot be delayed by 5 s"),
+        ({"time_to_live": 5, "delivery_delay": 5}, "a message that expires after 5 s cannot be delayed by 5 s"),
     ],
 )
 def test_terms_that_make_no_sense_are_refused(
@@ -199,7 +199,7 @@ def test_a_queue_that_was_deleted_meanwhile_is_declared_again(leveret_broker: le
 def test_an_answer_to_nowhere_is_an_error_and_no_loss(leveret_broker: leveret.Broker) -> None:
     async def scene(world: JmsHarness) -> None:
         send = await producer(world, None)
-        with pytest.raises(InvalidDestination, match="queue 'nowhere' is not there"):
+        with pytest.raises(InvalidDestination, match="queue 'nowhere' does not exist"):
             await send.send(TextMessage("x"), Queue("nowhere", is_ours=False))
 
     play(leveret_broker, scene)
@@ -208,7 +208,7 @@ def test_an_answer_to_nowhere_is_an_error_and_no_loss(leveret_broker: leveret.Br
 def test_where_queues_are_not_declared_they_must_be_there(leveret_broker: leveret.Broker) -> None:
     async def scene(world: JmsHarness) -> None:
         send = await producer(world)
-        with pytest.raises(InvalidDestination, match="queue 'q' is not there"):
+        with pytest.raises(InvalidDestination, match="queue 'q' does not exist"):
             await send.send(TextMessage("x"))
         leveret_broker.vhost().declare_queue("q")
         await send.send(TextMessage("x"))
@@ -308,7 +308,7 @@ def test_a_commit_tells_of_messages_that_no_queue_took(leveret_broker: leveret.B
         await world.put(queue="stays")
         await send.send(TextMessage("2"), Queue("gone"))
         await send.send(TextMessage("3"), Queue("stays"))
-        with pytest.raises(InvalidDestination, match=r"1 of the messages .* the first for 'gone'"):
+        with pytest.raises(InvalidDestination, match=r"1 of the committed messages .* the first for 'gone'"):
             await session.commit()
         assert leveret_broker.vhost().message_count("stays") == 1
         await world.put(queue="gone")

@@ -37,7 +37,7 @@ def test_a_durable_subscription_in_use_is_refused_and_the_session_lives(leveret_
     async def scene(world: JmsHarness) -> None:
         await (await world.session()).create_durable_subscriber(Topic("t"), "s")
         consumer = await world.consumer(AckMode.CLIENT)
-        with pytest.raises(IllegalState, match="'subscription:me:s' has a consumer already, and is for one"):
+        with pytest.raises(IllegalState, match="'subscription:me:s' already has a consumer, and allows only one"):
             await consumer.session.create_durable_subscriber(Topic("t"), "s")
         await still_works(world, consumer)
 
@@ -52,7 +52,7 @@ def test_a_durable_subscription_that_is_pulled_from_is_in_use_too(leveret_broker
         session, other = await world.session(), await world.session()
         pulls = await session.create_consumer(Topic("t"), subscription="s", prefetch=0)
         for topic in ("t", "another"):
-            with pytest.raises(IllegalState, match="'subscription:me:s' has a consumer already, and is for one"):
+            with pytest.raises(IllegalState, match="'subscription:me:s' already has a consumer, and allows only one"):
                 await other.create_consumer(Topic(topic), subscription="s", prefetch=0)
         with pytest.raises(IllegalState, match="'s' of client 'me' has a consumer: close it"):
             await other.unsubscribe("s")
@@ -127,7 +127,7 @@ def test_a_temporary_queue_is_not_deleted_under_its_consumer(leveret_broker: Bro
 @pytest.mark.parametrize("name", ["q", "q?consumer.noLocal=true"])
 def test_no_local_is_for_topics(leveret_broker: Broker, name: str) -> None:
     async def scene(world: JmsHarness) -> None:
-        with pytest.raises(InvalidDestination, match="noLocal is for topics"):
+        with pytest.raises(InvalidDestination, match="noLocal needs a topic"):
             await (await world.session()).create_consumer(Queue(name), no_local="?" not in name)
 
     play(leveret_broker, scene)

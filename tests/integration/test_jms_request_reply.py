@@ -140,7 +140,7 @@ def test_who_waits_for_an_answer_learns_that_the_requestor_was_closed(leveret_br
 def test_a_requestor_that_is_closed_asks_no_more(leveret_broker: leveret.Broker) -> None:
     async def scene(world: JmsHarness) -> None:
         session = await world.session()
-        with pytest.raises(InvalidDestination, match="requests go to queues"):
+        with pytest.raises(InvalidDestination, match="requests can only be sent to queues"):
             await session.create_requestor(Topic("t"))
         async with await session.create_requestor(Queue("q")) as requestor:
             pass

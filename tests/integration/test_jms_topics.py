@@ -153,7 +153,7 @@ def test_a_durable_subscription_has_one_consumer(leveret_broker: leveret.Broker)
             await session.unsubscribe("s")
         with pytest.raises(IllegalState, match="has a consumer"):
             await session.create_durable_subscriber(Topic("another"), "s")
-        with pytest.raises(IllegalState, match="has a consumer already"):
+        with pytest.raises(IllegalState, match="already has a consumer"):
             await other.create_durable_subscriber(Topic("t"), "s")
 
     play(leveret_broker, scene, client_id="me")
@@ -165,7 +165,7 @@ def test_a_durable_subscription_needs_a_client_id(client_id: str, problem: str, 
         session = await world.session()
         with pytest.raises(IllegalState, match=problem):
             await session.create_durable_subscriber(Topic("t"), "s")
-        with pytest.raises(InvalidDestination, match="is no topic"):
+        with pytest.raises(InvalidDestination, match="is not a topic"):
             await session.create_consumer(Queue("q"), subscription="s")
 
     play(leveret_broker, scene, client_id=client_id)

@@ -153,7 +153,7 @@ def test_wrong_input_names_what_is_wrong(vhost: EmbeddedVhost, api: HttpApi) -> 
     assert api.get(MESSAGES, **MINE, lease=1, slice=2, of=2)[0] == 400
     status, answer = api.get(MESSAGES, **MINE, lease=1)
     assert (status, answer["error"]) == (404, "Object Not Found")
-    assert "take one first" in answer["reason"]
+    assert "take a lease first" in answer["reason"]
     assert api.post(LEASES, {"queue": "none", "consumer": "c", "max_messages": 1})[0] == 404
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from leveret.session.limits import Limits
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.frames import CONTENT_HEADER, frame, method_frame
-from leveret.wire.grammar import SERVER_HEARS
+from leveret.wire.grammar import SERVER_ACCEPTS
 from leveret.wire.methods import (
     METHODS,
     BasicAck,
@@ -139,7 +139,7 @@ KINDS = {"type": st.sampled_from(["direct", "fanout", "topic", "headers", "x-non
 
 @st.composite
 def sensible_methods(draw: st.DrawFn) -> Method:
-    kind = METHODS[draw(st.sampled_from(sorted(SERVER_HEARS | {ChannelClose.id, ChannelCloseOk.id, ChannelOpen.id})))]
+    kind = METHODS[draw(st.sampled_from(sorted(SERVER_ACCEPTS | {ChannelClose.id, ChannelCloseOk.id, ChannelOpen.id})))]
     return kind(**{name: draw(KINDS.get(name, BY_TYPE[sort])) for name, sort in arguments_of(kind).items()})
 
 

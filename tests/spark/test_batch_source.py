@@ -101,7 +101,7 @@ def test_ranges_are_cut_into_partitions(broker: SparkBroker) -> None:
 def test_offsets_that_are_gone_are_loss_unless_allowed(broker: SparkBroker) -> None:
     small = {"x_max_length_bytes": 20_000, "x_stream_max_segment_size_bytes": 5_000}
     stream = broker.stream("gone", ["x" * 1000] * 60, **small)
-    with pytest.raises(DataLoss, match=f"option startingOffsets: offset 0 of queue '{stream}' is gone"):
+    with pytest.raises(DataLoss, match=f"option startingOffsets: offset 0 of queue '{stream}' was deleted"):
         bodies(broker, queue=stream, startingOffsets=f'{{"{stream}": 0}}')
     careless = bodies(broker, queue=stream, startingOffsets=f'{{"{stream}": 0}}', failOnDataLoss="false")
     assert 0 < len(careless) < 60

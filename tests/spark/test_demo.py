@@ -23,9 +23,7 @@ def test_a_missing_java_is_told_before_anything_starts(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "examples.demo", "--chart", str(tmp_path / "chart.html")]
     done = subprocess.run(command, cwd=REPOSITORY, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith(
-        "demo: Spark needs Java 17 or newer, and there is no java on PATH: install it (Debian"
-    )
+    assert done.stderr.startswith("demo: Spark needs Java 17 or newer, but java is not on PATH: install it (Debian")
     assert "openjdk-17-jre-headless" in done.stderr
     assert not (tmp_path / "chart.html").exists()
 

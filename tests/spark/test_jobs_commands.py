@@ -53,7 +53,9 @@ def test_a_missing_pyspark_is_told_with_the_remedy() -> None:
 
 
 def test_a_missing_or_old_java_is_told_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no java on PATH: install it \(Debian.*openjdk-17-jre-headless"):
+    with pytest.raises(
+        ConfigError, match=r"or newer, but java is not on PATH: install it \(Debian.*openjdk-17-jre-headless"
+    ):
         require_java({"PATH": str(tmp_path)})
     with pytest.raises(ConfigError, match=f"JAVA_HOME is {tmp_path}, which has no bin/java"):
         require_java({"JAVA_HOME": str(tmp_path)})
@@ -61,7 +63,7 @@ def test_a_missing_or_old_java_is_told_with_the_remedy(tmp_path: Path) -> None:
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
     java.chmod(0o755)
-    with pytest.raises(ConfigError, match=r"needs Java 17 or newer, and .* is 11"):
+    with pytest.raises(ConfigError, match=r"needs Java 17 or newer, but .* is 11"):
         require_java({"JAVA_HOME": str(tmp_path)})
     java.write_text("#!/bin/sh\necho 'openjdk version \"21.0.2\" 2024-01-16' >&2\n")
     require_java({"JAVA_HOME": str(tmp_path)})

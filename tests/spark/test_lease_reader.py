@@ -128,10 +128,10 @@ def test_a_checkpoint_whose_leases_were_released_is_refused(broker: SparkBroker)
     ("options", "text"),
     [
         ({}, "option consumerName is missing: queue '.*' is a classic queue"),
-        ({"consumerName": "c", "startingOffsets": "earliest"}, "startingOffsets does not fit: .* remove it"),
-        ({"consumerName": "c", "startingTimestamp": "1"}, "startingTimestamp does not fit"),
-        ({"consumerName": "c", "pinned": "true"}, "pinned does not fit"),
-        ({"consumerName": "c", "routingKeyPattern": "a.#"}, "routingKeyPattern does not fit"),
+        ({"consumerName": "c", "startingOffsets": "earliest"}, "startingOffsets is not supported: .* remove it"),
+        ({"consumerName": "c", "startingTimestamp": "1"}, "startingTimestamp is not supported"),
+        ({"consumerName": "c", "pinned": "true"}, "pinned is not supported"),
+        ({"consumerName": "c", "routingKeyPattern": "a.#"}, "routingKeyPattern is not supported"),
     ],
 )
 def test_options_that_do_not_fit_a_classic_queue_are_refused(
@@ -145,7 +145,7 @@ def test_options_that_do_not_fit_a_classic_queue_are_refused(
 def test_several_classic_queues_are_refused(broker: SparkBroker) -> None:
     stem = broker.name("several")
     first = broker.queue(f"{stem}-a")
-    with pytest.raises(OptionError, match=f"pattern '{stem}-.\\*' holds the classic queue '{first}'"):
+    with pytest.raises(OptionError, match=f"pattern '{stem}-.\\*' contains the classic queue '{first}'"):
         stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="c")
 
 

@@ -192,7 +192,7 @@ def test_a_queue_that_vanishes_is_loss(broker: SparkBroker) -> None:
     start = {kept: 0, gone: 1}
     broker.channel.queue_delete(gone)
     careful = stream_reader(broker, subscribePattern=f"{stem}-.*")
-    with pytest.raises(DataLoss, match=f"queue '{gone}' is gone, it was read up to offset 1; .*failOnDataLoss"):
+    with pytest.raises(DataLoss, match=f"queue '{gone}' was deleted, it was read up to offset 1; .*failOnDataLoss"):
         careful.latestOffset(start, ALL)
     careless = stream_reader(broker, subscribePattern=f"{stem}-.*", failOnDataLoss="false")
     assert careless.latestOffset(start, ALL) == {kept: 1, gone: 1}

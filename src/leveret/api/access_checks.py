@@ -119,13 +119,13 @@ def _permission(access: UserAccess, need: Need, what: str = "") -> Check:
         found = next((each for each in KINDS if access.has(each, need.name)), None)
         if found is None:
             text = f"none of configure, write and read matches '{shown}'"
-            remedy = f"have one of them match '{shown}' for user '{access.user}' in vhost '{vhost}'"
+            remedy = f"change one of them for user '{access.user}' in vhost '{vhost}' so that it matches '{shown}'"
             return Check("permission", kind, what, shown, None, False, text, remedy)
         kind = found
     pattern: str = getattr(access.permissions.get(access.user, vhost), kind)
     if may:
         return Check("permission", kind, what, shown, pattern, True, f"{kind} '{pattern}' in vhost '{vhost}'", "")
-    remedy = f"have '{kind}' of user '{access.user}' in vhost '{vhost}' match '{shown}'"
+    remedy = f"change '{kind}' of user '{access.user}' in vhost '{vhost}' so that it matches '{shown}'"
     return Check(
         "permission", kind, what, shown, pattern, False, f"{kind} '{pattern}' does not match '{shown}'", remedy
     )
@@ -144,7 +144,10 @@ def _topic(access: UserAccess, need: TopicNeed) -> Iterator[Check]:
         yield Check("topic permission", kind, "routing key", name, pattern, True, text, "")
         return
     text = f"topic {kind} '{pattern}' does not match " + ("every key" if need.key is None else f"key '{need.key}'")
-    remedy = f"have the topic permission '{kind}' of user '{access.user}' at exchange '{exchange}' match '{name}'"
+    remedy = (
+        f"change the topic permission '{kind}' of user '{access.user}' at exchange '{exchange}' so that it matches "
+        f"'{name}'"
+    )
     yield Check("topic permission", kind, "routing key", name, pattern, False, text, remedy)
 
 
@@ -167,7 +170,7 @@ def _rule(is_broken: bool, what: str, name: str, text: str, remedy: str) -> Iter
 
 
 def _not_default(name: str) -> Iterator[Check]:
-    text = "the default exchange cannot be declared, deleted, bound or looked at by any user"
+    text = "the default exchange cannot be declared, deleted, bound or inspected by any user"
     return _rule(not name, "exchange", name, text, "use an exchange that has a name")
 
 
@@ -197,7 +200,7 @@ def _internal(of: Attempt) -> Iterator[Check]:
     found = of.access.vhost.exchanges.get(of.name)
     is_internal = found is not None and found.internal
     text = f"exchange '{of.name}' is internal: only other exchanges publish to it"
-    return _rule(is_internal, "exchange", of.name, text, "publish to an exchange that leads to it")
+    return _rule(is_internal, "exchange", of.name, text, "publish to an exchange that routes to it")
 
 
 REFUSED: dict[Operation, tuple[Callable[[Attempt], Iterator[Check]], ...]] = {

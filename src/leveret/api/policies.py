@@ -53,7 +53,7 @@ def policy_given(given: Mapping[str, Any], what: str) -> dict[str, Any]:
     """The arguments of ``Policies.set``, which checks the values."""
     for name in ("pattern", "definition"):
         if given.get(name) is None:
-            raise BadRequest(f"{what} lacks '{name}': a policy needs a pattern and a definition")
+            raise BadRequest(f"{what} is missing '{name}': a policy needs a pattern and a definition")
     return {
         "pattern": given["pattern"],
         "definition": given["definition"],

@@ -95,8 +95,7 @@ def _found(vhost: Vhost, name: str) -> Partitioned | StreamQueue:
     cause = "queue" if name in vhost.queues else "exchange" if name in vhost.exchanges else ""
     told = f", only {'an' if cause == 'exchange' else 'a'} {cause} of that name" if cause else ""
     raise ObjectNotFound(
-        f"no stream '{name}' in vhost '{vhost.name}'{told}: declare one with x-queue-type "
-        "stream, or look into /api/streams"
+        f"no stream '{name}' in vhost '{vhost.name}'{told}: declare one with x-queue-type stream, or see /api/streams"
     )
 
 

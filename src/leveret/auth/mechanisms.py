@@ -29,7 +29,7 @@ class Credentials:
     name: str
     password: str | None = field(repr=False)
     remote_name: str = ""
-    """Of a user that may log in from this machine only, when the peer is remote; ``name`` is empty then."""
+    """The name of a user with loopback-only login, if the peer is remote; ``name`` is empty then."""
 
     def refused_to_remote_peers(self) -> Credentials:
         """The same login as an unknown user, so that neither the reply nor its time depends on the password."""

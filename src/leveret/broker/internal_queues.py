@@ -98,7 +98,7 @@ class InternalQueues:
         elif name.startswith((HELD, STAGE)):
             self.open(name, QueueOptions(), self._vhost.queue_context, id_)
         else:
-            raise StoreError(f"this version does not know the internal queue '{name}'")
+            raise StoreError(f"unknown internal queue '{name}': this version does not support it")
 
     def remove(self, name: str) -> None:
         queue = self.queues[name]

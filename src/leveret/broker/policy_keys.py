@@ -176,7 +176,7 @@ def check_definition(definition: Mapping[str, object], operator: bool) -> None:
 
 def _known(name: str, operator: bool) -> PolicyKey:
     if name in ARGUMENT_ONLY:
-        raise PreconditionFailed(f"'{name}' is no policy key: declare the queue with the argument 'x-{name}'")
+        raise PreconditionFailed(f"'{name}' cannot be set by a policy: declare the queue with the argument 'x-{name}'")
     key = KEYS.get(name)
     if key is None:
         raise PreconditionFailed(f"'{name}' is not a recognised policy setting; known are {', '.join(sorted(KEYS))}")

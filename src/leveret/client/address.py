@@ -31,7 +31,7 @@ SCHEMES = {
 """For each scheme: the transport, whether it uses TLS, and the default port."""
 
 LARGEST_SHORT = 0xFFFF
-ESCAPES = "what is special in a URI is written %2F for /, %3F for ?, %23 for #, %40 for @, %5B for ["
+ESCAPES = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %5B for ["
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,13 +69,13 @@ def parsed(uri: str, **others: object) -> Address:
         port = parts.port
     except ValueError:  # its text may contain a part of the password
         raise AddressError(
-            f"'{_hidden(uri)}' is no address: its port must be a number from 0 to 65535, and {ESCAPES}"
+            f"'{_hidden(uri)}' is not a valid address: its port must be a number from 0 to 65535; {ESCAPES}"
         ) from None
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise AddressError(f"'{_hidden(uri)}' begins with none of {known}")
+        raise AddressError(f"'{_hidden(uri)}' is not a valid address: it must start with one of {known}")
     if "@" in parts.path + parts.query + parts.fragment:  # most likely a part of a password
-        raise AddressError(f"'{_hidden(uri)}' has an @ behind its host: {ESCAPES}")
+        raise AddressError(f"'{_hidden(uri)}' is not a valid address: it has an @ after the host; {ESCAPES}")
     transport, is_tls, default_port = SCHEMES[parts.scheme]
     address = Address(
         host=unquote(parts.hostname or "localhost"),

@@ -52,7 +52,7 @@ class Consumer:
     def next(self, timeout: float | None = None) -> Delivery | None:
         """The next message; None if none arrived in time. Raises after the last message of an ended consumer."""
         if self.callback is not None:
-            raise ClientError(f"consumer '{self.tag}' hands its messages to a callback: it has no next one to ask for")
+            raise ClientError(f"consumer '{self.tag}' delivers to a callback: next() needs a consumer without one")
         try:
             return self._taken(self._waiting.get(True, timeout))
         except Empty:

@@ -33,7 +33,7 @@ Likeness = tuple[bytes, bytes, bytes]  # exchange and routing key, properties, b
 SIZE = Struct(">I").unpack_from
 SIZE_AT = 3  # within a frame
 ADDRESS_AT = ENVELOPE.size + 6  # after the IDs of class and method, and a reserved number
-NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; publish it again"
+NOT_TAKEN = "the broker rejected the message: its queue is full or was deleted; publish it again"
 MOST_KEPT = 1_000  # failures, the first ones; later ones are not kept
 
 

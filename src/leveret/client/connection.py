@@ -105,8 +105,8 @@ class Connection(Closable):
         except TimeoutError:
             self._abort()
             raise ConnectionLost(
-                f"no connection to {self.address.shown} within {self.address.connection_timeout:g} s: is a broker "
-                "there?"
+                f"no connection to {self.address.shown} within {self.address.connection_timeout:g} s: "
+                "check that a broker is running there"
             ) from None
         except (OSError, UnicodeError) as problem:  # UnicodeError: the host is no valid name
             raise ConnectionLost(f"no connection to {self.address.shown}: {problem}") from problem
@@ -326,7 +326,7 @@ class Connection(Closable):
         self.notify(Happening("keep-alive sent"))
 
     def _silent(self) -> None:
-        text = f"nothing was heard from {self.address.shown} for {2 * self.heartbeat} s"
+        text = f"no data received from {self.address.shown} for {2 * self.heartbeat} s"
         self.notify(Happening("silent", text))
         self._give_up(ConnectionLost(text))
 

@@ -139,4 +139,6 @@ class Consumer:
 
 
 def cancelled(tag: str, queue: str) -> Cancelled:
-    return Cancelled(f"the broker ended consumer '{tag}': queue '{queue}' is gone, or another consumer took over")
+    return Cancelled(
+        f"the broker cancelled consumer '{tag}': queue '{queue}' was deleted, or another consumer took over"
+    )

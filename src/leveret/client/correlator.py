@@ -38,7 +38,7 @@ class Correlator:
     def answer(self, method: Method, content: Any = None) -> None:
         place = next((at for at, (replies, *_) in enumerate(self._waiting) if isinstance(method, replies)), None)
         if place is None:
-            raise UnexpectedFrame(f"{method.NAME} answers nothing that was asked")
+            raise UnexpectedFrame(f"received {method.NAME}, which does not match any pending request")
         _, future, then = self._waiting[place]
         del self._waiting[place]
         result = method if content is None else content

@@ -58,7 +58,7 @@ class Nacked(ClientError):
 class Unroutable(ClientError):
     def __init__(self, returned: Returned) -> None:
         super().__init__(
-            f"no queue takes a message for exchange '{returned.exchange}' with key '{returned.routing_key}': "
+            f"message to exchange '{returned.exchange}' with routing key '{returned.routing_key}' cannot be routed: "
             f"{returned.reply_code} {returned.reply_text}; bind a queue, or publish without mandatory"
         )
         self.returned = returned

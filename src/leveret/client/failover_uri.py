@@ -71,10 +71,12 @@ def plan_of(uri: str) -> Plan:
     own = {name: value for name, value in options.items() if not name.startswith("nested.")}
     uris = [each.strip() for each in inner.split(",") if each.strip()]
     if any("://" not in uri for uri in uris):
-        raise AddressError(f"{scheme}: has an address without amqp:// or the like: a , within one is written %2C")
+        raise AddressError(
+            f"{scheme}: has an address without a scheme such as amqp://: write a comma inside an address as %2C"
+        )
     addresses = tuple(_address(each, nested) for each in uris)
     if not addresses:
-        raise AddressError(f"{scheme}: names no broker: write {scheme}:(amqp://one,amqp://another)")
+        raise AddressError(f"{scheme}: has no broker address: write {scheme}:(amqp://one,amqp://another)")
     return _plan(scheme, own, addresses)
 
 

@@ -210,7 +210,7 @@ class FanoutChannel(Channel):
         if isinstance(method, OF_ONE_BROKER):
             self._refuse_one_broker(method.NAME)
         if isinstance(method, m.QueueDeclare) and not method.queue:
-            raise ClientError("a queue at several brokers needs a name: each broker would make up another one")
+            raise ClientError("a queue on several brokers needs a name: each broker would generate a different one")
         calls = {each.repeat_until_answered(method): each for each in self._members if not each.is_closed}
         return asyncio.ensure_future(self._by_enough(calls, method.NAME, then))
 
@@ -284,7 +284,7 @@ class FanoutChannel(Channel):
         self._refuse_one_broker("basic.reject")
 
     def _refuse_one_broker(self, name: str) -> NoReturn:
-        raise ClientError(f"{name} is a matter of one broker: connect to one, or with failover:, instead of fanout:")
+        raise ClientError(f"{name} is not supported with fanout: connect to a single broker, or use failover:")
 
 
 def _sorted(

@@ -187,7 +187,8 @@ async def open_tunnel(address: Address, listener: Listener) -> HttpTunnel:
     except BaseException as problem:
         line.close()
         if isinstance(problem, ValueError | KeyError | TypeError):
-            raise ConnectionLost(f"no tunnel at {address.shown}: a broker answers otherwise ({problem!r})") from problem
+            text = f"no tunnel at {address.shown}: the response does not come from a broker ({problem!r})"
+            raise ConnectionLost(text) from problem
         raise
 
 
@@ -213,7 +214,7 @@ class HttpLine:
             return await self._exchange(method, target, body)
         except h11.RemoteProtocolError as problem:
             self.close()
-            raise ConnectionError(f"no answer in HTTP: {problem}") from problem
+            raise ConnectionError(f"the response is not valid HTTP: {problem}") from problem
         except BaseException:
             self.close()
             raise

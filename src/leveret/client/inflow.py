@@ -87,7 +87,7 @@ class Inflow:
         if kind not in FRAME_KINDS:
             raise FrameError(f"unknown frame type {kind}: is this an AMQP broker?")
         if self.limit and size > self.limit:
-            raise FrameError(f"frame of {size} bytes, at most {self.limit} were agreed on")
+            raise FrameError(f"frame of {size} bytes exceeds the negotiated frame_max of {self.limit}")
 
     def _whole_delivery(self, data: bytes, channel: int, at: int, end: int, total: int) -> int:
         """The end of the message, if header and body have arrived in one frame each; else 0."""
@@ -132,7 +132,9 @@ class Inflow:
         if kind == FRAME_HEARTBEAT:
             return
         if (kind == FRAME_METHOD) != (partial is None):
-            raise UnexpectedFrame(f"a frame of type {kind} on channel {channel} within, or without, a message")
+            raise UnexpectedFrame(
+                f"unexpected frame of type {kind} on channel {channel}: content frames must follow their method"
+            )
         if partial is None:
             self._method(channel, decode_method(payload))
         elif kind == FRAME_HEADER:

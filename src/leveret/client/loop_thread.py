@@ -279,8 +279,8 @@ class LoopThread:
     def refuse_own_thread(self) -> None:
         if self.is_current:
             raise ClientError(
-                "a call that waits was made in a callback on the client's loop, which would wait for itself: "
-                "only send, ack, nack and reject may be called there; hand the rest to a thread of yours"
+                "a blocking call in a callback on the client's event loop would deadlock: "
+                "only send, ack, nack and reject may be called there; make other calls from another thread"
             )
 
     def _begin(self, work: Coroutine[Any, Any, R], answer: Answer[R]) -> None:

@@ -87,7 +87,7 @@ class OptionReader:
                 known = ", ".join([*self._known, *self._others])
                 raise self._error(f"{self._place} has an unknown option '{option}': known are {known}; remove it")
             if value.lower() not in fixed.values:
-                raise self._error(f"{self._place} has '{option}', which cannot be had here: {fixed.reason}")
+                raise self._error(f"{self._place} has an unsupported setting '{option}': {fixed.reason}")
 
     def _wrong(self, name: str, rule: str, value: str) -> Exception:
         return self._error(f"option '{self._prefix}{name}' of {self._place} {rule}: '{value}'")

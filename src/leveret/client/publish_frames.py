@@ -33,7 +33,7 @@ def route_frame(channel: int, route: Route) -> bytes:
 
 def too_large(what: str, size: int, frame_max: int) -> ClientError:
     """AMQP can split only bodies. The broker would close the connection."""
-    return ClientError(f"{what} would need a frame of {size} bytes, and {frame_max} were agreed on: raise frame_max")
+    return ClientError(f"{what} would need a frame of {size} bytes, above the negotiated {frame_max}: raise frame_max")
 
 
 def refitted(frames: bytes, frame_max: int) -> bytes:

@@ -170,7 +170,7 @@ class RecoveringConnection(Connection):
         number = super().free_number()
         if number == self.channel_max:
             raise NotAllowed(
-                f"all {number - 1} channels of the connection are open, and one is the client's: close one"
+                f"all {number - 1} channels of the connection are open, and one is reserved for the client: close one"
             )
         return number
 
@@ -211,7 +211,7 @@ class RecoveringConnection(Connection):
         self.congested(False)
         if self.is_blocked:
             self.is_blocked = False
-            self.notify(Happening("unblocked", "the connection is gone"))
+            self.notify(Happening("unblocked", "the connection was lost"))
         if not was_up or self._is_leaving:
             return
         if self.plan.attempts == 0:
@@ -226,7 +226,7 @@ class RecoveringConnection(Connection):
 
     def _lose_patience(self) -> None:
         text = f"there has been no connection to {self.plan.shown} for {self.plan.patience:g} s"
-        self.outage_error = ConnectionLost(f"{text}: is a broker there? The option 'timeout' says how long to wait")
+        self.outage_error = ConnectionLost(f"{text}: check the broker, or raise the option 'timeout' to wait longer")
         self._gate.turn_away(self.outage_error)
         for channel in self._recovering():
             channel.give_up_waiting(self.outage_error)
@@ -309,7 +309,7 @@ class RecoveringConnection(Connection):
         return grace
 
     def _retry_refused(self, problem: AmqpError) -> None:
-        text = f"{self.address.shown} has not noticed yet that the last connection is gone: {problem}"
+        text = f"{self.address.shown} has not yet detected the loss of the previous connection: {problem}"
         self.notify(Happening("attempt failed", text, problem))
 
     async def _clear(self) -> None:

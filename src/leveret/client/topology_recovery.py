@@ -140,5 +140,5 @@ class TopologyRecovery:
 
     def _report(self, method: m.Method, problem: Exception) -> None:
         connection = self._connection
-        text = f"{method.NAME} could not be done again at {connection.address.shown}: {problem}"
+        text = f"{method.NAME} could not be repeated at {connection.address.shown}: {problem}"
         connection.notify(Happening("not restored", text, problem))

@@ -20,13 +20,13 @@ class OpenTransaction:
 
     def may_publish(self, *, is_live: bool) -> bool:
         if not is_live and self.void is None:
-            self.void = ConnectionLost("there was none as it published")
+            self.void = ConnectionLost("not connected at the time of a publish")
         return self._may()
 
     def may_settle(self, *, is_known: bool) -> bool:
         """Messages that an earlier connection delivered cannot be settled in it."""
         if not is_known and self.void is None:
-            self.void = ConnectionLost("it settles what was delivered before")
+            self.void = ConnectionLost("it acknowledges or rejects messages of an earlier connection")
         return self._may()
 
     def _may(self) -> bool:
@@ -37,12 +37,12 @@ class OpenTransaction:
 def rolled_back(problem: Exception | None) -> TransactionRolledBack:
     return TransactionRolledBack(
         f"the connection was lost before the broker answered the commit ({problem}): the transaction counts as rolled "
-        "back; do its work again"
+        "back; repeat it"
     )
 
 
 def too_late() -> ClientError:
     return ClientError(
-        "over failover: what a channel publishes outside of a transaction is confirmed, and no channel can do both: "
+        "failover: uses publisher confirms outside of transactions, and a channel cannot use both: "
         "select transactions before the first publish, or on another channel"
     )

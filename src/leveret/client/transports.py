@@ -105,7 +105,7 @@ def tls_of(address: Address) -> ssl.SSLContext:
     for name in ("cacertfile", "certfile", "keyfile"):
         file = getattr(address, name)
         if file and not Path(file).is_file():  # the error of ssl does not name it
-            raise AddressError(f"'{name}' of {address.shown} names no file: '{file}'")
+            raise AddressError(f"'{name}' of {address.shown}: file not found: '{file}'")
     context = ssl.create_default_context(cafile=address.cacertfile or None)
     if not address.verify:
         context.check_hostname = False

@@ -33,7 +33,7 @@ def path_name(request: Request, part: str = "name") -> str:
     except UnicodeDecodeError:
         raise BadRequest(f"the {part} in {request.url.path} is not UTF-8: percent-encode its bytes as such") from None
     except FrameError as problem:
-        raise BadRequest(f"the {part} in {request.url.path} cannot be one: {problem.text}") from None
+        raise BadRequest(f"the {part} in {request.url.path} is not valid: {problem.text}") from None
     return name
 
 
@@ -46,16 +46,14 @@ def shown_queue(vhost: Vhost, name: str) -> DeclaredQueue:
     """The queue, also if it is exclusive to a connection."""
     queue = vhost.queues.get(name)
     if queue is None:
-        raise ObjectNotFound(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or look into /api/queues")
+        raise ObjectNotFound(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or see /api/queues")
     return queue
 
 
 def shown_exchange(vhost: Vhost, name: str) -> Exchange:
     exchange = vhost.exchanges.get(name)
     if exchange is None:
-        raise ObjectNotFound(
-            f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or look into /api/exchanges"
-        )
+        raise ObjectNotFound(f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or see /api/exchanges")
     return exchange
 
 

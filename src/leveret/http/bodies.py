@@ -95,7 +95,7 @@ async def read_object(request: Request, *, required: Iterable[str] = (), may_be_
     given = {name: value for name, value in given.items() if value is not None}
     missing = [name for name in required if name not in given]
     if missing:
-        raise BadRequest(f"the body of {request.url.path} lacks {', '.join(repr(name) for name in missing)}")
+        raise BadRequest(f"the body of {request.url.path} is missing {', '.join(repr(name) for name in missing)}")
     return given
 
 

@@ -24,7 +24,7 @@ def _plain(value: object) -> object:
         return str(value)
     if isinstance(value, set | frozenset):
         return sorted(value)
-    raise TypeError(f"no JSON for {type(value).__name__}")
+    raise TypeError(f"{type(value).__name__} is not JSON serializable")
 
 
 def json_bytes_response(body: bytes, status: int = 200) -> Response:

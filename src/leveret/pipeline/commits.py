@@ -124,7 +124,7 @@ class Commits:
         if last is not None and batch > last.batch + MOST_AHEAD:
             raise PreconditionFailed(
                 f"batch {batch} of transaction '{transaction}' in vhost '{vhost.name}' is more than {MOST_AHEAD} "
-                f"ahead, its last batch is {last.batch}: no batch between them could be committed then; use another "
+                f"ahead, its last batch is {last.batch}: the batches in between could not be committed; use another "
                 "transaction, or have an administrator delete this one (DELETE /api/pipeline/{vhost}/commits)"
             )
 

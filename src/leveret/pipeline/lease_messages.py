@@ -96,6 +96,6 @@ def _lost(lease: Lease) -> Gone:
     queue = lease.queue
     return Gone(
         f"messages of lease {lease.number} of consumer '{lease.consumer}' on queue '{queue.name}' in vhost "
-        f"'{queue.vhost}' are gone: it was committed or released meanwhile, or the disk is damaged (see the log); "
-        "release it to have what is left leased again"
+        f"'{queue.vhost}' no longer exist: it was committed or released, or the disk is damaged (see the log); "
+        "release it to lease the remaining messages again"
     )

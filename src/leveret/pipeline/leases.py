@@ -197,7 +197,7 @@ class LeasesEndpoints:
         if lease is None:
             raise ObjectNotFound(
                 f"no lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}': it was "
-                "never given, or is committed or released; take one first"
+                "never granted, or was committed or released; take a lease first"
             )
         runs = slice_of(lease.runs, lease.messages, index, of)
         return await arrow_response(self._context, jobs_of_lease(lease, runs, partition, columns), columns)

@@ -140,7 +140,7 @@ class Stages:
         if stage.id not in self._stages or not stage.queue.alive:
             raise PreconditionFailed(
                 f"stage '{stage.id}' of transaction '{stage.ticket.transaction}', batch {stage.ticket.batch}, was "
-                "dropped while it was made: another attempt was committed, or it took too long"
+                "dropped while it was being created: another attempt was committed, or it took too long"
             )
 
     # ---- looking

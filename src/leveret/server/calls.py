@@ -19,7 +19,7 @@ from leveret.errors import BrokerStopped, StoreError
 from leveret.logs import get_log
 
 T = TypeVar("T")
-LOST = "not known to be stored: the disk failed, or the broker stopped before it answered; start it again"
+LOST = "storage was not confirmed: the disk failed, or the broker stopped before it answered; start it again"
 Callback = Callable[[Delivered], None]
 Work = tuple[LocalSession, Callback, Delivered, Callable[[], None]]
 PATIENCE = 1.0  # seconds that stop() waits for a callback that is running

@@ -63,13 +63,15 @@ class Requests:
         self._ends = True
         work = self._work
         if work is not None:
-            self._in_worker(lambda: self._fail(work, StoreError(f"the broker stops: {AGAIN}")), lambda result: None)
+            self._in_worker(
+                lambda: self._fail(work, StoreError(f"the broker is shutting down: {AGAIN}")), lambda result: None
+            )
 
     def failed(self, why: OSError) -> None:
         """The writer failed: a backup that waits for its batch fails too."""
         work = self._work
         if work is not None and not work.is_sealed and work.problem is None:
-            work.problem = StoreError(f"the disk failed ({why}): see to it, then {AGAIN}")
+            work.problem = StoreError(f"the disk failed ({why}): fix it, then {AGAIN}")
             self._next_step(work)
 
     def _looked(self, result: object) -> None:
@@ -150,7 +152,7 @@ class Requests:
         if work.problem is not None:
             raise work.problem
         if not is_wanted(self._path, work.request.id):
-            raise StoreError("it was taken back")
+            raise StoreError("the request was cancelled")
         if work.steps is None:
             work.steps = hand_over(self._path, work.folder, work.request.target)
         try:

@@ -186,14 +186,14 @@ def _refuse_options_of_offsets(options: SourceOptions) -> None:
         )
     if options.starting is not None:
         raise OptionError(
-            f"option {options.starting.option} does not fit: {kind}, which is read from its head; remove it, "
+            f"option {options.starting.option} is not supported: {kind}, which is read from its head; remove it, "
             "or declare the queue with x-queue-type: stream"
         )
     if options.pinned:
-        raise OptionError(f"option pinned does not fit: {kind}, which keeps its messages anyway; remove it")
+        raise OptionError(f"option pinned is not supported: {kind}, which keeps its messages anyway; remove it")
     if options.routing_key_pattern is not None:
         raise OptionError(
-            f"option routingKeyPattern does not fit: {kind}, and what is leased is taken from it; "
+            f"option routingKeyPattern is not supported: {kind}, and leased messages are removed from it; "
             "remove it and filter by the column routing_key"
         )
 

@@ -19,7 +19,7 @@ from leveret.spark.errors import DataLoss, OptionError
 from leveret.spark.options import EARLIEST, LATEST, Position
 
 Offsets = dict[str, int]
-KEEP_GOING = 'to go on from what is there, set .option("failOnDataLoss", "false")'
+KEEP_GOING = 'to continue with the messages that are left, set .option("failOnDataLoss", "false")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def placed(source: Source, wanted: int, option: str, *, lossy: bool) -> int:
         return source.next
     if wanted < source.first and not lossy:
         raise DataLoss(
-            f"option {option}: offset {wanted} of queue '{source.queue}' is gone, the first is {source.first}; "
+            f"option {option}: offset {wanted} of queue '{source.queue}' was deleted, the first is {source.first}; "
             f"choose a later one, or {KEEP_GOING}"
         )
     if wanted > source.next:
@@ -118,7 +118,7 @@ def refuse_loss(source: Source, start: int) -> None:
 
 def vanished(queue: str, start: int) -> DataLoss:
     return DataLoss(
-        f"queue '{queue}' is gone, it was read up to offset {start}; declare it again with a new checkpoint, or "
+        f"queue '{queue}' was deleted, it was read up to offset {start}; declare it again with a new checkpoint, or "
         f"{KEEP_GOING}"
     )
 

@@ -199,7 +199,7 @@ def access_of(given: OptionValues) -> Access:
 
 
 def _endpoint(text: str) -> Endpoint:
-    remedy = f"give URLs such as {DEFAULT_ENDPOINT}, divided by commas"
+    remedy = f"give URLs such as {DEFAULT_ENDPOINT}, separated by commas"
     try:
         parts = urlsplit(text)
         port = parts.port

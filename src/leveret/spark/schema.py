@@ -143,7 +143,7 @@ def _refuse_unknown_columns(schema: StructType) -> None:
         if field.dataType.simpleString() != promised:
             raise OptionError(
                 f"schema: column '{field.name}' is {promised}, not {field.dataType.simpleString()}; "
-                "leave .schema() out, or name the type as it is and cast the column afterwards"
+                "omit .schema(), or use the actual type and cast the column afterwards"
             )
 
 

@@ -71,7 +71,7 @@ def _is_classic(options: SourceOptions) -> bool:
     classic = [source.queue for source in sources if source.kind != STREAM]
     if classic and options.selection.parameter != "queue":
         raise OptionError(
-            f"{options.selection} holds the classic queue '{classic[0]}', and a streaming read takes leases of one "
+            f"{options.selection} contains the classic queue '{classic[0]}', and a streaming read can lease from one "
             'queue only; choose stream queues, or one query with .option("queue", ...) for each'
         )
     return bool(classic)

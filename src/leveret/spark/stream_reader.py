@@ -126,7 +126,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue in sorted(start.keys() - sources.keys()):
             if self._options.fail_on_data_loss:
                 raise vanished(queue, start[queue])
-            self._warn(queue, f"queue '{queue}' is gone, it was read up to offset {start[queue]}")
+            self._warn(queue, f"queue '{queue}' was deleted, it was read up to offset {start[queue]}")
         waiting: dict[str, int] = {}
         for queue, source in sources.items():
             if queue not in start:
@@ -145,7 +145,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             refuse_loss(source, start)
         at = resumed(source, start)
         if at != start:
-            self._warn(source.queue, f"queue '{source.queue}': reading goes on at offset {at} instead of {start}")
+            self._warn(source.queue, f"queue '{source.queue}': reading continues at offset {at} instead of {start}")
         return at
 
     def _horizon(self, source: Source) -> int:

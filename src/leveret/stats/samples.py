@@ -24,7 +24,7 @@ LONGEST = 365 * 24 * 3600
 Row = tuple[int, ...]
 RowAt = Callable[[int], Row]
 Column = tuple[str, tuple[int, ...]]
-"""The name of a column, and the positions in a row whose sum it is."""
+"""The name of a column, and the positions in a row that are added up for it."""
 
 
 class Samples:

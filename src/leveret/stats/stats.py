@@ -195,7 +195,7 @@ class Stats:
         self._before, self._last = self._last, tick
 
     def _keep(self, tick: int, totals: Totals) -> None:
-        self._bury_vhosts()
+        self._fold_deleted_vhosts()
         for name, vhost in totals.vhosts.items():
             history = self._vhosts.get(name)
             if history is None:
@@ -205,7 +205,7 @@ class Stats:
         self._node.add(tick, self._node_row(totals))
         self._totals = totals
 
-    def _bury_vhosts(self) -> None:
+    def _fold_deleted_vhosts(self) -> None:
         """Add the counters of deleted virtual hosts to the totals; a new one of the same name starts at zero."""
         for vhost in [each for each in self._known if self._broker.vhosts.get(each.name) is not each]:
             left = run_out(counting_vhost(vhost))
@@ -214,7 +214,7 @@ class Stats:
             self._known.remove(vhost)
 
     def _node_row(self, totals: Totals) -> Row:
-        self._bury_vhosts()
+        self._fold_deleted_vhosts()
         registry = self._broker.registry
         summed = _added([self._gone, *(vhost.row + vhost.churn for vhost in totals.vhosts.values())])
         connections = (registry.opened, registry.closed, registry.channels_opened, registry.channels_closed)

@@ -67,19 +67,19 @@ def remove_snapshots(path: Path) -> None:
 def refuse_target(target: Path, path: Path) -> None:
     """StoreError unless a backup of the data directory ``path`` can go there."""
     if path.resolve() in (target.resolve(), *target.resolve().parents):
-        raise StoreError(f"{target} is inside of the data directory {path}: choose a place outside of it")
+        raise StoreError(f"{target} is inside the data directory {path}: choose a path outside of it")
     refuse_filled(target)
 
 
 def refuse_filled(target: Path) -> None:
     if not target.parent.is_dir():
-        raise StoreError(f"there is no folder {target.parent} for {target.name} to be in: make it first")
+        raise StoreError(f"the directory {target.parent} for {target.name} does not exist: create it first")
     if not os.path.lexists(target):
         return
     if not target.is_dir():
-        raise StoreError(f"{target} exists and is no folder: choose another place, or remove it")
+        raise StoreError(f"{target} exists and is not a directory: choose another path, or remove it")
     if set(os.listdir(target)) - EMPTY:
-        raise StoreError(f"{target} is not empty: choose another place, or remove what is in it")
+        raise StoreError(f"{target} is not empty: choose another path, or remove its contents")
 
 
 # ---- the moment

@@ -128,7 +128,9 @@ def recover(
     except Damage as problem:
         assert checkpoint is not None
         path = checkpoint_path(checkpoint.following)
-        get_log("store").error("checkpoint does not fit the journal, reading all of it", path=path, reason=str(problem))
+        get_log("store").error(
+            "checkpoint does not match the journal, reading all of it", path=path, reason=str(problem)
+        )
         found = _read(disk, queues, full_size, progress, ids, None)
     _report(found.damages)
     if repair:

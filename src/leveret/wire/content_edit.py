@@ -81,7 +81,7 @@ def opened(head: bytes, space: int) -> tuple[bytes, bytes]:
         first = at + 4
         rest = first + (unpack_size(head, at)[0] if first <= end else 0)
     if rest > end:
-        raise FrameError("the headers go beyond their frame")
+        raise FrameError("the headers exceed their frame")
     table = (rest - first + space).to_bytes(4, "big")
     size = (end - PAYLOAD + space + 4 - (first - at)).to_bytes(4, "big")
     new_flags = UINT16.pack(flags | FLAG_HEADERS)
@@ -98,7 +98,7 @@ def _headers_at(head: bytes) -> tuple[int, int]:
             if flags & flag:
                 at += 1 + head[at] if at < len(head) else 1
         if at >= len(head):
-            raise FrameError("the properties go beyond their frame")
+            raise FrameError("the properties exceed their frame")
     return flags, at
 
 

@@ -154,7 +154,7 @@ def decode_short(data: bytes, offset: int, end: int) -> tuple[str, int]:
     start = offset + 1
     stop = start + data[offset]
     if stop > end:
-        raise FrameError("short string longer than what is left")
+        raise FrameError("short string exceeds the remaining data")
     try:
         return data[start:stop].decode(), stop
     except UnicodeDecodeError:
@@ -175,7 +175,7 @@ def _span(data: bytes, offset: int, end: int) -> tuple[int, int]:
     start = offset + 4
     stop: int = start + take(UINT32, data, offset, end)[0]
     if stop > end:
-        raise FrameError("length is more than what is left")
+        raise FrameError("length exceeds the remaining data")
     return start, stop
 
 
@@ -200,7 +200,7 @@ def decode_time(data: bytes, offset: int, end: int) -> tuple[datetime | FarTime,
 def _encode_decimal(value: Decimal) -> bytes:
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise FrameError(f"decimal {value} has no place on the wire")
+        raise FrameError(f"decimal {value} cannot be encoded")
     number = int("".join(map(str, digits)))
     if exponent > 0:
         if number and exponent > 10:  # refuse before 10**exponent becomes a very long number

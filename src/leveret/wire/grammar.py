@@ -64,7 +64,7 @@ class Next(Enum):
     BODY = auto()
 
 
-CONNECTION_HEARS: dict[Role, dict[Step, dict[MethodId, Step]]] = {
+CONNECTION_ACCEPTS: dict[Role, dict[Step, dict[MethodId, Step]]] = {
     Role.SERVER: {
         Step.AWAIT_HEADER: {},
         Step.AWAIT_START_OK: {m.ConnectionStartOk.id: Step.AWAIT_TUNE_OK},
@@ -95,7 +95,7 @@ CONNECTION_HEARS: dict[Role, dict[Step, dict[MethodId, Step]]] = {
 }
 
 # Methods that an open channel may receive besides close; the step stays OPEN. Both sides send ack, nack and cancel.
-SERVER_HEARS = frozenset(
+SERVER_ACCEPTS = frozenset(
     method.id
     for method in (
         *(m.ChannelFlow, m.ChannelFlowOk),
@@ -106,7 +106,7 @@ SERVER_HEARS = frozenset(
         *(m.ConfirmSelect, m.TxSelect, m.TxCommit, m.TxRollback),
     )
 )
-CLIENT_HEARS = frozenset(
+CLIENT_ACCEPTS = frozenset(
     method.id
     for method in (
         *(m.ChannelFlow, m.ChannelFlowOk),
@@ -118,16 +118,16 @@ CLIENT_HEARS = frozenset(
     )
 )
 
-CHANNEL_HEARS: dict[Role, dict[ChannelStep, dict[MethodId, ChannelStep]]] = {
+CHANNEL_ACCEPTS: dict[Role, dict[ChannelStep, dict[MethodId, ChannelStep]]] = {
     Role.SERVER: {
         ChannelStep.CLOSED: {m.ChannelOpen.id: ChannelStep.OPEN},
-        ChannelStep.OPEN: dict.fromkeys(SERVER_HEARS, ChannelStep.OPEN) | {m.ChannelClose.id: ChannelStep.CLOSED},
+        ChannelStep.OPEN: dict.fromkeys(SERVER_ACCEPTS, ChannelStep.OPEN) | {m.ChannelClose.id: ChannelStep.CLOSED},
         ChannelStep.CLOSING: {m.ChannelClose.id: ChannelStep.CLOSING, m.ChannelCloseOk.id: ChannelStep.CLOSED},
     },
     Role.CLIENT: {
         ChannelStep.CLOSED: {},
         ChannelStep.AWAIT_OPEN_OK: {m.ChannelOpenOk.id: ChannelStep.OPEN, m.ChannelClose.id: ChannelStep.CLOSED},
-        ChannelStep.OPEN: dict.fromkeys(CLIENT_HEARS, ChannelStep.OPEN) | {m.ChannelClose.id: ChannelStep.CLOSED},
+        ChannelStep.OPEN: dict.fromkeys(CLIENT_ACCEPTS, ChannelStep.OPEN) | {m.ChannelClose.id: ChannelStep.CLOSED},
         ChannelStep.CLOSING: {m.ChannelClose.id: ChannelStep.CLOSING, m.ChannelCloseOk.id: ChannelStep.CLOSED},
     },
 }
@@ -141,13 +141,13 @@ def name_of(method_id: MethodId) -> str:
 def check_place(channel: int, method_id: MethodId) -> None:
     """Connection methods are valid on channel 0 only, all others elsewhere."""
     if (method_id[0] == CONNECTION_CLASS) != (channel == 0):
-        raise CommandInvalid(f"{name_of(method_id)} has no place on channel {channel}", method=method_id)
+        raise CommandInvalid(f"{name_of(method_id)} is not allowed on channel {channel}", method=method_id)
 
 
 def connection_step(step: Step, method_id: MethodId, role: Role = Role.SERVER) -> Step:
     """The step after receiving a method on channel 0."""
     check_place(0, method_id)
-    after = CONNECTION_HEARS[role].get(step, {}).get(method_id)
+    after = CONNECTION_ACCEPTS[role].get(step, {}).get(method_id)
     if after is not None:
         return after
     if step is Step.CLOSING:
@@ -158,7 +158,7 @@ def connection_step(step: Step, method_id: MethodId, role: Role = Role.SERVER) -
 def channel_step(step: ChannelStep, method_id: MethodId, role: Role = Role.SERVER) -> ChannelStep:
     """The step after receiving a method on a channel other than 0."""
     check_place(1, method_id)
-    after = CHANNEL_HEARS[role].get(step, {}).get(method_id)
+    after = CHANNEL_ACCEPTS[role].get(step, {}).get(method_id)
     if after is not None:
         return after
     if step is ChannelStep.CLOSING:

@@ -55,10 +55,10 @@ def test_a_question_that_was_given_up_still_takes_its_answer(correlator: Correla
 
 
 def test_answers_that_nobody_asked_for_are_refused(correlator: Correlator) -> None:
-    with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok answers nothing"):
+    with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok, which does not match any pending request"):
         correlator.answer(BasicQosOk())
     correlator.expect(QueueDeclareOk)
-    with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok answers nothing"):
+    with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok, which does not match any pending request"):
         correlator.answer(BasicQosOk())
 
 

@@ -77,10 +77,10 @@ def test_a_fanout_says_how_many_must_confirm() -> None:
             "failover:(amqp://a)?backOffMultiplier=x",
             "'backOffMultiplier' of failover: must be a number from 1 to 1e\\+06: 'x'",
         ),
-        ("failover:()", r"failover: names no broker: write failover:\(amqp://one"),
+        ("failover:()", r"failover: has no broker address: write failover:\(amqp://one"),
         ("failover:(amqp://a", "with both parentheses"),
         ("failover:(amqp://a)randomize", "with both parentheses"),
-        ("failover:(gopher://a)", "begins with none of amqp://"),
+        ("failover:(gopher://a)", "must start with one of amqp://"),
         ("failover:(amqp://a)?nested.colour=red", "unknown option 'colour'"),
     ],
 )

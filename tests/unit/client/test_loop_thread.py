@@ -136,7 +136,7 @@ def test_a_call_on_the_loop_itself_is_refused_instead_of_waiting_for_itself(loop
     async def wait_for_itself() -> None:
         loop_thread.call(asyncio.sleep(0))
 
-    with pytest.raises(ClientError, match="would wait for itself"):
+    with pytest.raises(ClientError, match="would deadlock"):
         loop_thread.call(wait_for_itself())
 
 

@@ -250,7 +250,7 @@ def test_a_broker_that_stops_gives_the_copy_up_and_says_so(
         reader.work()
     requests.stop()
     reader.work_all()
-    assert "the broker stops" in answered(kept)["error"]
+    assert "the broker is shutting down" in answered(kept)["error"]
     assert not target.exists()
     assert leftovers(kept) == []
 

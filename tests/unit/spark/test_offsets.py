@@ -93,7 +93,7 @@ def test_only_a_start_that_stays_is_fixed() -> None:
 def test_a_wanted_offset_is_placed() -> None:
     assert [placed(SOURCE, at, "o", lossy=False) for at in (EARLIEST, LATEST, 10, 15, 20)] == [10, 20, 10, 15, 20]
     assert placed(SOURCE, 3, "o", lossy=True) == 10
-    with pytest.raises(DataLoss, match=r"option o: offset 3 of queue 'q' is gone, the first is 10.*failOnDataLoss"):
+    with pytest.raises(DataLoss, match=r"option o: offset 3 of queue 'q' was deleted, the first is 10.*failOnDataLoss"):
         placed(SOURCE, 3, "o", lossy=False)
     with pytest.raises(OptionError, match="offset 21 of queue 'q' does not exist yet, the next is 20"):
         placed(SOURCE, 21, "o", lossy=True)

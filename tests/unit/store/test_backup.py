@@ -249,13 +249,13 @@ def test_a_target_that_cannot_be_used_is_refused_with_the_remedy(rested: Path, t
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     (tmp_path / "way in").symlink_to(rested)
     wanted = {
-        tmp_path / "file": "no folder: choose another",
-        tmp_path / "dangling": "no folder: choose another",
+        tmp_path / "file": "not a directory: choose another path",
+        tmp_path / "dangling": "not a directory: choose another path",
         tmp_path / "full": "not empty: choose another",
-        tmp_path / "missing" / "backup": "make it first",
-        rested: "inside of the data directory",
-        rested / "backup": "inside of the data directory",
-        tmp_path / "way in" / "backup": "inside of the data directory",
+        tmp_path / "missing" / "backup": "does not exist: create it first",
+        rested: "inside the data directory",
+        rested / "backup": "inside the data directory",
+        tmp_path / "way in" / "backup": "inside the data directory",
     }
     for target, says in wanted.items():
         with pytest.raises(StoreError, match=says):

@@ -6,8 +6,8 @@ from leveret.errors import ChannelFault, CommandInvalid, FrameError, UnexpectedF
 from leveret.wire import methods as m
 from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from leveret.wire.grammar import (
-    CLIENT_HEARS,
-    SERVER_HEARS,
+    CLIENT_ACCEPTS,
+    SERVER_ACCEPTS,
     ChannelStep,
     Next,
     Role,
@@ -131,14 +131,14 @@ def test_a_server_does_not_hear_what_only_servers_say(method: type[m.Method]) ->
 
 def test_every_method_is_heard_by_somebody() -> None:
     control = {m.ChannelOpen.id, m.ChannelOpenOk.id, m.ChannelClose.id, m.ChannelCloseOk.id}
-    assert SERVER_HEARS | CLIENT_HEARS | control == {method.id for method in OTHER_METHODS}
+    assert SERVER_ACCEPTS | CLIENT_ACCEPTS | control == {method.id for method in OTHER_METHODS}
 
 
 def test_every_request_of_one_side_is_answered_to_the_other() -> None:
     names = {method.NAME: method.id for method in OTHER_METHODS}
     for method in OTHER_METHODS:
-        if method.SYNC and method.id in SERVER_HEARS:
-            assert names[f"{method.NAME}-ok"] in CLIENT_HEARS
+        if method.SYNC and method.id in SERVER_ACCEPTS:
+            assert names[f"{method.NAME}-ok"] in CLIENT_ACCEPTS
 
 
 def test_an_unknown_method_is_named_by_its_numbers() -> None:

@@ -264,8 +264,8 @@ class Session(core_session.MessageFactory, BlockingObject[core_session.Session])
         """For calls that wait for listeners to return: a listener that makes one would wait for itself."""
         if threading.get_ident() == self._thread_id:
             raise IllegalState(
-                "a listener cannot close or stop what it is called by, which would wait for it: let another thread do "
-                "it, or set the consumer's listener to None"
+                "a listener cannot close or stop its own consumer, session or connection: this would deadlock; do "
+                "it in another thread, or set the consumer's listener to None"
             )
 
     def end_thread(self) -> None:

@@ -28,7 +28,7 @@ class QueueBrowser(Closable):
 
     def __init__(self, registrar: Registrar, queue: Destination, selector: str, limit: int) -> None:
         if not isinstance(queue, Queue):
-            raise InvalidDestination(f"{queue!r} is no queue: only queues can be browsed")
+            raise InvalidDestination(f"{queue!r} is not a queue: only queues can be browsed")
         self.queue = queue
         self.limit = limit
         self._selector = compiled_selector(selector)

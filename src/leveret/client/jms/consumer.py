@@ -112,7 +112,7 @@ class MessageConsumer(Closable):
         if self._listener is not None:
             raise IllegalState(f"{self} has a listener: receive() and a listener exclude each other")
         if self.is_receiving:
-            raise IllegalState(f"{self} is in a receive() already: use a consumer for each task")
+            raise IllegalState(f"{self} already has a pending receive(): use one consumer per task")
         self._receives = self.is_receiving = True
 
     async def _wait(self) -> None:

@@ -30,9 +30,9 @@ QUEUE_PREFIX = "queue://"
 PREFIXES = (TOPIC_PREFIX, QUEUE_PREFIX, "temp-queue://", "temp-topic://")
 CONSUMER = "consumer."
 FIXED = {
-    "dispatchAsync": Fixed(("true",), "the broker never waits for one consumer before it serves another; remove it"),
+    "dispatchAsync": Fixed(("true",), "a consumer never delays deliveries to other consumers; remove it"),
     "maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
-    "retroactive": Fixed(("false",), "a topic keeps nothing for later subscribers: subscribe durably"),
+    "retroactive": Fixed(("false",), "topics store nothing for later subscribers: subscribe durably"),
 }
 """Options without an effect, without ``consumer.``."""
 
@@ -55,7 +55,7 @@ class Destination:
     def __init__(self, name: str) -> None:
         self.name, _, query = name.removeprefix(self.PREFIX).partition("?")
         if self.name.startswith(PREFIXES):
-            raise InvalidDestination(f"'{self.name}' is of another kind: a {type(self).__name__} is {self.PREFIX}NAME")
+            raise InvalidDestination(f"'{self.name}' has a wrong prefix: a {type(self).__name__} is {self.PREFIX}NAME")
         refuse_wrong_length(self.name)
         given = dict(parse_qsl(query, keep_blank_values=True))
         options = OptionReader(given, InvalidDestination, f"'{self.name}'", prefix=CONSUMER, fixed=FIXED)

@@ -80,7 +80,7 @@ class ConnectionFactory:
         elsewhere = [name for name in given if name not in LOGIN]
         if elsewhere:
             raise IllegalState(
-                f"{', '.join(elsewhere)} cannot stand beside an address of several brokers: write it into each of them"
+                f"{', '.join(elsewhere)} cannot be combined with an address of several brokers: set it in each address"
             )
         plan = plan_of(self._plain_uri)
         return replace(plan, addresses=tuple(replace(each, **given) for each in plan.addresses))

@@ -93,7 +93,7 @@ class ListenerThread:
             try:
                 function()
             except (SystemExit, KeyboardInterrupt) as problem:  # raised on the loop, they would end the client
-                returned.set_exception(RuntimeError(f"the listener wanted to end the program: {problem!r}"))
+                returned.set_exception(RuntimeError(f"the listener tried to exit the program: {problem!r}"))
             except BaseException as problem:  # noqa: BLE001  # whatever the application raises
                 returned.set_exception(problem)
             else:

@@ -24,14 +24,14 @@ class MessageProperties(UserDict[str, FieldValue]):
         self._refuse_read_only()
         if not _is_name(name):
             raise MessageFormatError(
-                f"the name of a property must be a text of 1 to {LONGEST_NAME} bytes, not {name!r}"
+                f"the name of a property must be a string of 1 to {LONGEST_NAME} bytes, not {name!r}"
             )
         if not isinstance(value, bool | int | float | str | bytes | None):
             raise MessageFormatError(
-                f"property '{name}' is a {type(value).__name__}: expected a truth value, a number, a text or bytes"
+                f"property '{name}' is a {type(value).__name__}: expected a bool, a number, a string or bytes"
             )
         if isinstance(value, int) and value not in WHOLE_NUMBERS:
-            raise MessageFormatError(f"property '{name}' is a number of more than 64 bits: {value}; send it as a text")
+            raise MessageFormatError(f"property '{name}' is an integer of more than 64 bits: {value}; send a string")
         self.data[name] = value
 
     def __delitem__(self, name: str) -> None:

@@ -205,7 +205,7 @@ class TextMessage(Message):
     def text(self, text: str) -> None:
         self._refuse_read_only()
         if not isinstance(text, str):
-            raise MessageFormatError(f"the body of a text message must be a text, not {type(text).__name__}")
+            raise MessageFormatError(f"the body of a text message must be a string, not {type(text).__name__}")
         self._text = text
 
     @property
@@ -275,7 +275,7 @@ class MapMessage(Message):
     def __setitem__(self, name: str, value: object) -> None:
         self._refuse_read_only()
         if not isinstance(name, str):
-            raise MessageFormatError(f"the name of a field of a map message must be a text, not {name!r}")
+            raise MessageFormatError(f"the name of a field of a map message must be a string, not {name!r}")
         _refuse_unlike_json(name, value)
         self._fields[name] = value
 
@@ -350,7 +350,7 @@ def _with_json(body: bytes) -> Message:
 
 
 def _no_number(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _moment(found: Properties) -> tuple[float, float]:

@@ -32,7 +32,7 @@ class PrefetchPolicy:
         for name in ("queue", "topic", "durable_topic"):
             refuse_wrong_prefetch(getattr(self, name), name)
         if self.browser < 1:
-            raise IllegalState(f"a browser must be allowed to hold at least 1 message: {self.browser}")
+            raise IllegalState(f"the prefetch of a browser must be at least 1: {self.browser}")
 
     @classmethod
     def everywhere(cls, prefetch: int) -> Self:

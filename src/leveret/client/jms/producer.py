@@ -105,7 +105,7 @@ class Outgoing:
         try:
             await self._publish(body, destination, properties)
         except Unroutable as problem:
-            raise InvalidDestination(f"queue '{destination.name}' is not there: {problem}") from problem
+            raise InvalidDestination(f"queue '{destination.name}' does not exist: {problem}") from problem
 
     async def _send_in_time(
         self, body: bytes, destination: Destination, properties: Properties, seconds: float
@@ -115,8 +115,8 @@ class Outgoing:
                 await self._send(body, destination, properties)
         except TimeoutError:
             raise TimeoutError(
-                f"the broker has not confirmed a message for '{destination.name}' within {seconds:g} s: it may have it "
-                "or not; look for an alarm of memory or disk there"
+                f"the broker has not confirmed a message for '{destination.name}' within {seconds:g} s: it may or "
+                "may not be stored; check the broker for a memory or disk alarm"
             ) from None
 
     async def _send_ahead(self, body: bytes, destination: Destination, properties: Properties) -> None:
@@ -196,8 +196,8 @@ class Outgoing:
         self._sent_to.clear()
         if lost:
             raise InvalidDestination(
-                f"{len(lost)} of the messages that were committed found no queue, the first for "
-                f"'{lost[0].routing_key}': it was deleted; everything else is committed"
+                f"{len(lost)} of the committed messages could not be routed, the first for "
+                f"'{lost[0].routing_key}': the queue was deleted; everything else is committed"
             ) from Unroutable(lost[0])
 
     async def _commit_once_more(self, messages: list[Returned]) -> None:
@@ -224,7 +224,7 @@ class Outgoing:
             if not done:
                 text = (
                     f"the broker has not confirmed {len(late)} messages that were sent without waiting: their session "
-                    f"is closed, and has waited for {CLOSE_SECONDS:g} s; it may have them or not"
+                    f"was closed after waiting for {CLOSE_SECONDS:g} s; they may or may not be stored"
                 )
                 self._trouble(TimeoutError(text))
                 break
@@ -319,7 +319,7 @@ class Producer(Closable):
         """Set the fields that are set by the client."""
         now = time.time()
         if terms.delivery_delay and not self.outgoing.registrar.is_leveret:
-            raise Unsupported("this broker does not deliver later: delivery_delay needs Leveret (x-deliver-at)")
+            raise Unsupported("this broker cannot delay messages: delivery_delay needs Leveret (x-deliver-at)")
         self._sent += 1
         message.message_id = "" if self.disable_message_id else f"{self._prefix}{self._sent}"
         message.timestamp = 0.0 if self.disable_message_timestamp else now

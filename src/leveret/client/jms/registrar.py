@@ -137,16 +137,16 @@ class Registrar:
         except ResourceLocked:
             raise InvalidDestination(f"queue '{queue}' belongs to another connection: consume from it there") from None
         except NotFound:
-            raise InvalidDestination(f"queue '{queue}' is not there: declare it, or have it declared") from None
+            raise InvalidDestination(f"queue '{queue}' does not exist: declare it first") from None
         if is_for_one and known.consumer_count:
-            raise IllegalState(f"'{queue}' has a consumer already, and is for one: close that first")
+            raise IllegalState(f"'{queue}' already has a consumer, and allows only one: close that first")
 
     # ---- queues of subscriptions
 
     def claim(self, queue: str) -> None:
         """For one consumer. The broker does not know a consumer with prefetch 0 while it does not wait."""
         if queue in self._claimed:
-            raise IllegalState(f"'{queue}' has a consumer already, and is for one: close that first")
+            raise IllegalState(f"'{queue}' already has a consumer, and allows only one: close that first")
         self._claimed.add(queue)
 
     def release(self, queue: str) -> None:

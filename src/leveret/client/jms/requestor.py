@@ -30,7 +30,7 @@ class Requestor(Closable):
 
     def __init__(self, registrar: Registrar, queue: Destination) -> None:
         if not isinstance(queue, Queue):
-            raise InvalidDestination(f"{queue!r} is no queue: requests go to queues")
+            raise InvalidDestination(f"{queue!r} is not a queue: requests can only be sent to queues")
         self.queue = queue
         self._connection = registrar.connection
         self._registrar = registrar
@@ -73,7 +73,7 @@ class Requestor(Closable):
             await channel.publish(message.encoded_body(), "", self.queue.name, properties, mandatory=True)
         except Unroutable as problem:
             self._registrar.forget(self.queue)
-            raise InvalidDestination(f"queue '{self.queue.name}' is not there: {problem}") from problem
+            raise InvalidDestination(f"queue '{self.queue.name}' does not exist: {problem}") from problem
 
     async def _open(self) -> Channel:
         await self._registrar.prepare(self.queue)

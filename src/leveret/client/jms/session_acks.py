@@ -131,7 +131,7 @@ class SessionAcks(Closable):
             await self._undo(done, [])
             raise TransactionRolledBack(
                 "the connection was lost after messages of the transaction had been received: it is rolled back, and "
-                "they come again; do its work again"
+                "they will be redelivered; repeat it"
             )
         aside, self._aside = self._aside, []
         self._send_aside(aside)

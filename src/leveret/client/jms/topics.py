@@ -80,9 +80,9 @@ async def open_source(
         local = no_local or destination.is_without_local
         source = await _subscribed(registrar, destination, compiled, without_local=local, name=subscription)
     elif subscription:
-        raise InvalidDestination(f"'{destination.name}' is no topic: durable subscriptions are for topics")
+        raise InvalidDestination(f"'{destination.name}' is not a topic: only topics have durable subscriptions")
     elif no_local or destination.is_without_local:
-        raise InvalidDestination(f"'{destination.name}' is no topic: noLocal is for topics; write a selector")
+        raise InvalidDestination(f"'{destination.name}' is not a topic: noLocal needs a topic; use a selector")
     else:
         await registrar.prepare(destination)
         source = _queue_source(registrar, destination, compiled)
@@ -117,7 +117,7 @@ def durable_queue(registrar: Registrar, name: str) -> str:
         raise IllegalState(f"durable subscription '{name}' needs a client id: give the factory or the connection one")
     if ":" in registrar.client_id:
         raise IllegalState(
-            f"client id '{registrar.client_id}' has a colon, which parts it from the subscription's name"
+            f"client id '{registrar.client_id}' has a colon, the separator before the subscription name: remove it"
         )
     return Destination.exactly(f"subscription:{registrar.client_id}:{name}").name
 
@@ -136,8 +136,8 @@ def _queue_source(registrar: Registrar, queue: Destination, selector: Selector |
         return Source(queue.name, queue)
     if not registrar.broker_selects:
         raise InvalidSelector(
-            f"a consumer of queue '{queue.name}' cannot have a selector: this broker has none, and what one consumer "
-            "leaves must stay for the others; select on a topic, or bind queues by keys"
+            f"a consumer of queue '{queue.name}' cannot have a selector: this broker does not support selectors, "
+            "and other consumers need the unselected messages; select on a topic, or bind queues by routing keys"
         )
     return Source(queue.name, queue, {X_SELECTOR: selector.text})
 

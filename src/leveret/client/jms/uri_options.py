@@ -22,37 +22,37 @@ NESTED = "nested."
 DEFAULT_DELAY = 1_000  # milliseconds
 DEFAULT_COLLISION_PERCENT = 15
 
-OF_OBJECTS = Fixed((), "there are no object messages, whose classes would be trusted; send text, bytes or maps")
-OF_LAZY_ACKS = Fixed((), "a session that acks lazily is made with AckMode.DUPS_OK")
+OF_OBJECTS = Fixed((), "object messages are not supported; send text, bytes or maps")
+OF_LAZY_ACKS = Fixed((), "for lazy acknowledgements, create the session with AckMode.DUPS_OK")
 FIXED = {
-    "alwaysSessionAsync": Fixed(("true",), "each session serves its consumers by itself; remove it"),
-    "auditDepth": Fixed((), "the failover: address has it: write auditDepth without jms."),
-    "auditMaximumProducerNumber": Fixed((), "ids are remembered by queue: see auditDepth of failover:"),
-    "checkForDuplicates": Fixed((), "the failover: address has it: write checkForDuplicates without jms."),
+    "alwaysSessionAsync": Fixed(("true",), "each session dispatches to its consumers by itself; remove it"),
+    "auditDepth": Fixed((), "it is an option of failover: addresses: write auditDepth without jms."),
+    "auditMaximumProducerNumber": Fixed((), "IDs are recorded per queue: see auditDepth of failover:"),
+    "checkForDuplicates": Fixed((), "it is an option of failover: addresses: write checkForDuplicates without jms."),
     "closeTimeout": Fixed((), "a close waits at most 5 s for the broker's answer; remove it"),
     "connectResponseTimeout": Fixed((), "write connection_timeout=SECONDS in the address"),
-    "consumerExpiryCheckEnabled": Fixed(("true",), "what has expired in the client is never handed over; remove it"),
-    "copyMessageOnSend": Fixed(("true", "false"), "a message is encoded as it is sent; remove it"),
-    "dispatchAsync": Fixed(("true",), "the broker never waits for one consumer before it serves another; remove it"),
-    "exclusiveConsumer": Fixed(("false",), "write consumer.exclusive=true behind the name of a queue"),
+    "consumerExpiryCheckEnabled": Fixed(("true",), "messages expired in the client are never delivered; remove it"),
+    "copyMessageOnSend": Fixed(("true", "false"), "a message is encoded when it is sent; remove it"),
+    "dispatchAsync": Fixed(("true",), "a consumer never delays deliveries to other consumers; remove it"),
+    "exclusiveConsumer": Fixed(("false",), "write consumer.exclusive=true after the name of a queue"),
     "messagePrioritySupported": Fixed(("true",), "a queue with x-max-priority orders by priority; remove it"),
-    "nestedMapAndListEnabled": Fixed(("true",), "maps are JSON, and may hold maps and lists; remove it"),
+    "nestedMapAndListEnabled": Fixed(("true",), "maps are JSON and may contain maps and lists; remove it"),
     "objectMessageSerializationDefered": OF_OBJECTS,
     "optimizeAcknowledge": Fixed(("false",), OF_LAZY_ACKS.reason),
     "optimizeAcknowledgeTimeOut": OF_LAZY_ACKS,
     "optimizedAckScheduledAckInterval": OF_LAZY_ACKS,
-    "optimizedMessageDispatch": Fixed((), "jms.prefetchPolicy.durableTopicPrefetch is what durable subscribers have"),
+    "optimizedMessageDispatch": Fixed((), "use jms.prefetchPolicy.durableTopicPrefetch"),
     "producerWindowSize": Fixed(("0",), "the broker applies flow control to fast producers; remove it"),
-    "sendAcksAsync": Fixed(("true",), "acks are always sent without waiting; remove it"),
-    "statsEnabled": Fixed(("false",), "the broker counts: see its metrics"),
+    "sendAcksAsync": Fixed(("true",), "acknowledgements are never awaited; remove it"),
+    "statsEnabled": Fixed(("false",), "statistics are collected by the broker: see its metrics"),
     "trustAllPackages": OF_OBJECTS,
     "trustedPackages": OF_OBJECTS,
-    "useCompression": Fixed(("false",), "bodies are sent as they are; compress them before"),
-    "useDedicatedTaskRunner": Fixed(("true", "false"), "there are no threads to choose; remove it"),
-    "useRetroactiveConsumer": Fixed(("false",), "a topic keeps nothing for later subscribers: subscribe durably"),
-    "warnAboutUnstartedConnectionTimeout": Fixed(("-1",), "there is no such warning; remove it"),
-    "watchTopicAdvisories": Fixed(("false",), "there are no advisory topics; remove it"),
-    "prefetchPolicy.inputStreamPrefetch": Fixed((), "there are no streams of messages; remove it"),
+    "useCompression": Fixed(("false",), "bodies are sent as they are; compress them before sending"),
+    "useDedicatedTaskRunner": Fixed(("true", "false"), "threads are not configurable; remove it"),
+    "useRetroactiveConsumer": Fixed(("false",), "topics store nothing for later subscribers: subscribe durably"),
+    "warnAboutUnstartedConnectionTimeout": Fixed(("-1",), "this warning does not exist; remove it"),
+    "watchTopicAdvisories": Fixed(("false",), "advisory topics are not supported; remove it"),
+    "prefetchPolicy.inputStreamPrefetch": Fixed((), "message streams are not supported; remove it"),
     "prefetchPolicy.maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
     "prefetchPolicy.optimizeDurableTopicPrefetch": Fixed((), "write durableTopicPrefetch"),
     "redeliveryPolicy.collisionAvoidanceFactor": Fixed((), "write collisionAvoidancePercent"),
@@ -103,8 +103,7 @@ def _refuse_inside(head: str) -> None:
         if sign + JMS in head:
             name = head.partition(sign + JMS)[2].partition("=")[0]
             raise AddressError(
-                f"'{JMS}{name}' stands within the parentheses: it is for the connection as a whole, so write it "
-                "behind them"
+                f"'{JMS}{name}' is inside the parentheses, but applies to the whole connection: write it after them"
             )
 
 

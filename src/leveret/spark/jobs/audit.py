@@ -125,7 +125,9 @@ def report_of(streams: list[Source], kept: Mapping[str, Kept], gaps: list[Gap], 
     if len(lines) > MOST_GAPS:
         lines = [*lines[:MOST_GAPS], f"and {len(lines) - MOST_GAPS} more gaps"]
     is_good = not gaps and not any(differing.values()) and not any(part.copies for part in kept.values())
-    conclusion = "nothing is lost: the archive has every message once" if is_good else "the archive is not whole"
+    conclusion = (
+        "nothing is lost: the archive has every message once" if is_good else "the archive differs from the streams"
+    )
     return Report(HEADS, tuple(rows), (*lines, conclusion), is_good)
 
 

@@ -79,7 +79,7 @@ def with_header(headers: Column, name: str, value: Column) -> Column:
 
 def publish(messages: DataFrame, options: PassingOptions, name: str) -> StreamingQuery:
     """Start a query that publishes the result of ``outgoing`` to the exchange."""
-    required(options.exchange, "exchange", "it is where the results go")
+    required(options.exchange, "exchange", "the results are published to this exchange")
     if options.routing_key is not None:
         messages = messages.withColumn("routing_key", F.lit(options.routing_key))
     return started(messages, options, name, FORMAT, sink_settings(options))

@@ -49,7 +49,7 @@ class ReplayOptions(SourceOptions, SinkOptions):
 
     def check(self) -> None:
         super().check()
-        required(self.exchange, "exchange", "it is where the messages go")
+        required(self.exchange, "exchange", "the messages are published to this exchange")
         if self.archive is not None and self.super_stream is not None:
             raise ConfigError("--super-stream cannot be used with an archive: select its queues with --pattern")
         if self.rate is not None and self.rate < 1:

@@ -54,9 +54,9 @@ def require_java(environ: Mapping[str, str]) -> None:
     home = environ.get("JAVA_HOME")
     java = shutil.which("java", path=environ.get("PATH", "")) if not home else str(Path(home) / "bin" / "java")
     if java is None or not os.access(java, os.X_OK):
-        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java on PATH"
-        raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, and there is {where}: {INSTALL_JAVA}")
+        where = f"JAVA_HOME is {home}, which has no bin/java" if home else "java is not on PATH"
+        raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, but {where}: {INSTALL_JAVA}")
     output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     found = re.search(r'version "(\d+)', output)
     if found is not None and int(found[1]) < LEAST_JAVA:
-        raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, and {java} is {found[1]}: {INSTALL_JAVA}")
+        raise ConfigError(f"Spark needs Java {LEAST_JAVA} or newer, but {java} is {found[1]}: {INSTALL_JAVA}")

@@ -37,9 +37,9 @@ def test_a_name_may_carry_its_kind_and_a_selector() -> None:
         ),
         ("q?consumer.prefetchSize=65536", "from 0 to 65535"),
         ("q?consumer.exclusive=perhaps", "must be true or false: 'perhaps'"),
-        ("topic://t", "'topic://t' is of another kind: a Queue is queue://NAME"),
-        ("temp-queue://t", "of another kind"),
-        ("q?consumer.retroactive=true", "'consumer.retroactive', which cannot be had here: .*subscribe durably"),
+        ("topic://t", "'topic://t' has a wrong prefix: a Queue is queue://NAME"),
+        ("temp-queue://t", "has a wrong prefix"),
+        ("q?consumer.retroactive=true", "has an unsupported setting 'consumer.retroactive': .*subscribe durably"),
         ("q?consumer.colour=red", "'q' has an unknown option 'consumer.colour': known are consumer.prefetchSize"),
     ],
 )

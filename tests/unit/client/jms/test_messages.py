@@ -74,7 +74,7 @@ def test_what_other_clients_sent_has_the_kind_that_fits(content_type: str | None
 
 
 def test_a_wrong_body_is_refused_when_it_is_set() -> None:
-    with pytest.raises(MessageFormatError, match="must be a text, not bytes"):
+    with pytest.raises(MessageFormatError, match="must be a string, not bytes"):
         TextMessage(b"x")  # type: ignore[arg-type]
     with pytest.raises(MessageFormatError, match="must be bytes, not str"):
         BytesMessage("x")  # type: ignore[arg-type]
