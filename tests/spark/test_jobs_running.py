@@ -90,7 +90,7 @@ def test_archive_takes_the_messages_of_a_classic_queue(
 
 def test_audit_is_for_streams(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
     queue = broker.queue("work")
-    with pytest.raises(ConfigError, match="name a stream"):
+    with pytest.raises(ConfigError, match="choose a stream"):
         audit.start(spark, audit.AuditOptions(endpoint=broker.endpoint, queue=queue, path=str(tmp_path)))
 
 
