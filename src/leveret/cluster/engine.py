@@ -144,6 +144,9 @@ class EngineConnection:
             await connection.close()
             reason = reasons[0] if reasons else problem
             raise EngineUnavailable(str(reason) or type(reason).__name__) from problem
+        except asyncio.CancelledError:
+            connection._abort()
+            raise
         return connection
 
     @property
@@ -206,6 +209,14 @@ class EngineConnection:
             await asyncio.wait_for(self._client.close(), CLOSE_SECONDS)
         except (NatsError, OSError, TimeoutError) as problem:
             log.debug("connection to the engine not closed", server=self.url, problem=repr(problem))
+        finally:
+            self._abort()
+
+    def _abort(self) -> None:
+        """Close the socket at once: nats-py leaves it open if its own close or connect is interrupted."""
+        writer = getattr(self._client._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
 
 async def end(task: asyncio.Task[Any]) -> None:
