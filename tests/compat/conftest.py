@@ -75,7 +75,7 @@ def rabbitmq_url(request: pytest.FixtureRequest) -> str:
     return running or str(request.getfixturevalue("one_rabbitmq").amqp_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def leveret_url() -> Iterator[str]:
     with leveret.Broker(GUEST_LOGIN) as broker:
         yield broker.amqp_url

@@ -23,19 +23,8 @@ from tests.support.peers import LocalPeer, NetworkPeer
 QUIET = {"http_port": None, "stomp_port": None}
 
 
-OTHERS: set[threading.Thread] = set()  # threads of brokers that run longer than one test
-
-
-@pytest.fixture(autouse=True)
-def others() -> None:
-    OTHERS.clear()
-    OTHERS.update(threading.enumerate())
-
-
 def our_threads() -> list[str]:
-    """Of brokers that the test has started."""
-    running = (thread for thread in threading.enumerate() if thread not in OTHERS)
-    return [thread.name for thread in running if thread.name.startswith("leveret")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("leveret")]
 
 
 # ---- starting and stopping
