@@ -34,6 +34,10 @@ class Clock:
         """Seconds, to measure how long work takes; moving the clock does not change it."""
         return time.perf_counter()
 
+    def machine_time(self) -> float:
+        """Seconds, monotonic, as event loops count them; moving the clock does not change it."""
+        return time.monotonic()
+
     def move_to(self, moment: float) -> None:
         """Let now() be at least ``moment``."""
         self._ahead += max(0.0, moment - self.now())
@@ -58,6 +62,9 @@ class FrozenClock(Clock):
     def work_time(self) -> float:
         """Work takes no time, so no time slice ends: long work is done at once."""
         return 0.0
+
+    def machine_time(self) -> float:
+        return self._now
 
     def move_to(self, moment: float) -> None:
         self._now = max(self._now, moment)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,16 @@ from leveret.errors import ConfigError
 from leveret.machine import short_hostname
 from leveret.setting_kinds import (
     DISK_FREE_LIMIT,
+    ENGINE_URLS,
     FILE,
     FOLDER,
     HOSTS,
+    HTTP_URLS,
+    ISSUER,
     MEMORY_WATERMARK,
     NAMES,
     NETWORKS,
+    PATH_PREFIX,
     PORT,
     SECRET_TEXT,
     SOME_LISTENERS,
@@ -37,6 +41,7 @@ from leveret.setting_kinds import (
 )
 
 LARGEST_MESSAGE = 512 << 20
+MOST_CELLS = 256
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,6 +58,20 @@ class Setting:
     secret: bool
     old_name: str | None = None
     """A name from earlier versions, still accepted wherever ``name`` is, with a notice."""
+    optional: bool = False
+    """Whether the value may be None."""
+
+    def checked(self, value: Any) -> Any:
+        """The value as code passes it: text is parsed as in a config file."""
+        if (value is None and self.optional) or isinstance(value, MemoryWatermark | DiskFreeLimit):
+            return value
+        plain = str(value) if isinstance(value, Path) else list(value) if isinstance(value, set | frozenset) else value
+        try:
+            return self.kind.parse(plain)
+        except (ValueError, OverflowError):
+            shown = "***" if self.secret else repr(value)
+            accepts = self.kind.accepts + (", or None" if self.optional else "")
+            raise ConfigError(f"{self.name} = {shown} cannot be used; accepted: {accepts}") from None
 
 
 def env_of(name: str) -> str:
@@ -75,18 +94,22 @@ def setting(
     return field(default=default, metadata=declared, repr=not secret)
 
 
-node, store, listeners, logs, limits, logins = (
-    functools.partial(setting, section=name) for name in ("node", "store", "listeners", "logs", "limits", "logins")
+node, store, listeners, logs, limits, logins, clustering = (
+    functools.partial(setting, section=name)
+    for name in ("node", "store", "listeners", "logs", "limits", "logins", "cluster")
 )
 
 
-def _accept_old_names(settings_class: type[Settings]) -> type[Settings]:
-    """Let ``Settings(memory_mark=...)`` set ``memory_high_watermark``, with a DeprecationWarning."""
+def _check_values(settings_class: type[Settings]) -> type[Settings]:
+    """Check the values that code passes, and note their names in ``given``. ``Settings(memory_mark=...)`` sets
+    ``memory_high_watermark``, with a DeprecationWarning."""
     generated = settings_class.__init__
-    renamed = {item.metadata["old_name"]: item for item in fields(settings_class) if item.metadata.get("old_name")}
+    by_name = {item.name: item for item in fields(settings_class)}
+    renamed = {item.metadata["old_name"]: item for item in by_name.values() if item.metadata.get("old_name")}
 
     @functools.wraps(generated)
     def init(self: Settings, *args: Any, **values: Any) -> None:
+        values |= zip(by_name, args, strict=False)
         for old_name in renamed.keys() & values.keys():
             name, default, value = renamed[old_name].name, renamed[old_name].default, values.pop(old_name)
             # dataclasses.replace() passes all current values: a default value does not conflict with the old name
@@ -94,13 +117,23 @@ def _accept_old_names(settings_class: type[Settings]) -> type[Settings]:
                 raise ConfigError(f"{name} and its old name {old_name} have different values: give {name} only")
             warnings.warn(f"the setting {old_name} is now {name}", DeprecationWarning, stacklevel=2)
             values[name] = value
-        generated(self, *args, **values)
+        given = values.pop("given", None)
+        checked = {name: BY_NAME[name].checked(each) if name in BY_NAME else each for name, each in values.items()}
+        if given is not None:  # from dataclasses.replace(), which passes the values of all settings
+            checked["given"] = given | {name for name, each in checked.items() if each != _default_of(by_name[name])}
+        else:
+            checked["given"] = frozenset(values)
+        generated(self, **checked)
 
     settings_class.__init__ = init  # type: ignore[method-assign]
     return settings_class
 
 
-@_accept_old_names
+def _default_of(item: Field[Any]) -> Any:
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+@_check_values
 @dataclass(slots=True, frozen=True)
 class Settings:
     """The effective settings, passed to constructors. ``Settings()`` is all defaults, with nothing on disk."""
@@ -122,6 +155,12 @@ class Settings:
     disk_free_limit: DiskFreeLimit = store(
         DiskFreeLimit(), DISK_FREE_LIMIT, "publishers are blocked while less disk space is free", old_name="disk_mark"
     )
+    busy_wait: str = node(
+        "auto",
+        choice("auto", "off"),
+        "poll for up to 0.1 ms before sleeping while most waits are that short; auto: with two usable cores or more, "
+        "and fewer cells than cores",
+    )
     shutdown_timeout: float = node(10.0, seconds(0.5, 3600), "time limit for a shutdown", live=True)
 
     host: tuple[str, ...] = listeners(("127.0.0.1",), HOSTS, "addresses to listen on")
@@ -131,6 +170,11 @@ class Settings:
     https_port: int | None = listeners(15671, PORT, "port for HTTP over TLS, used if tls_cert is set")
     http_streams: str = listeners(
         "on", choice("on", "off"), "accept AMQP and STOMP on the HTTP ports too, over WebSocket and HTTP tunnels"
+    )
+    http_path_prefix: str = listeners(
+        "",
+        PATH_PREFIX,
+        "path of the HTTP ports behind a proxy that passes it on, such as /leveret; paths without it work too",
     )
     behind_proxy: bool = listeners(False, SWITCH, "HTTP requests come through a proxy, so none of them counts as local")
     proxy_protocol: frozenset[str] = listeners(
@@ -200,9 +244,90 @@ class Settings:
     default_vhost: str = logins("/", TEXT, "virtual host created at the first start")
     default_user: str = logins("guest", TEXT, "administrator created at the first start")
     default_password: str = logins("guest", SECRET_TEXT, "password of that user", secret=True)
+    metrics_auth: str = logins(
+        "on",
+        choice("on", "off"),
+        "whether /metrics needs a login from other hosts; with off, names and numbers of queues are open to them",
+    )
     loopback_users: frozenset[str] = logins(frozenset({"guest"}), NAMES, "users that may log in from this machine only")
+    oidc_issuer: str | None = logins(
+        None, ISSUER, "issuer URL of the OpenID Connect provider for single sign-on; needs oidc_client_id"
+    )
+    oidc_client_id: str | None = logins(None, TEXT, "client ID of the broker at the OpenID Connect provider")
+    oidc_client_secret: str | None = logins(
+        None, SECRET_TEXT, "client secret at the OpenID Connect provider; none for a public client", secret=True
+    )
+    oidc_provider_name: str = logins(
+        "single sign-on", TEXT, "name of the OpenID Connect provider on the login page: 'Sign in with ...'"
+    )
+    oidc_user_claim: str = logins("preferred_username", TEXT, "claim of the ID token that has the name of the user")
+    oidc_scopes: frozenset[str] = logins(
+        frozenset({"profile"}), NAMES, "scopes to request from the OpenID Connect provider, besides openid"
+    )
+    oidc_tls_ca: Path | None = logins(
+        None,
+        FILE,
+        "CA certificates (PEM) that the OpenID Connect provider is verified with; by default those of the system",
+    )
+
+    cells: int = clustering(
+        1,
+        whole(1, MOST_CELLS),
+        "number of cells, each a process with its own journal, that share the ports and definitions; Linux only",
+    )
+    queue_leader_locator: str = clustering(
+        "auto",
+        choice("auto", "balanced", "client-local"),
+        "with several cells, the cell of new queues: the one with the fewest (balanced), or that of the client; "
+        "auto is balanced on one machine and client-local with replicated cells",
+    )
+    connections_follow_queues: str = clustering(
+        "on",
+        choice("on", "off"),
+        "with several cells, pass a connection to the cell of the queue that it uses first",
+    )
+    cluster: tuple[str, ...] = clustering(
+        (),
+        ENGINE_URLS,
+        "URLs of the three NATS JetStream servers that replicate the journal; none for a single node",
+    )
+    cell: str = clustering(
+        "main",
+        TEXT,
+        "name of the cell, the same for all its nodes; with several cells, the only one that this node is in",
+    )
+    cluster_host: tuple[str, ...] = clustering(
+        ("127.0.0.1",), HOSTS, "addresses to listen on for the other nodes of the cell"
+    )
+    cluster_port: int = clustering(
+        25672, whole(0, 65535), "port for the other nodes of the cell; with several, the first one"
+    )
+    advertised_host: str | None = clustering(
+        None, TEXT, "host name at which clients and other nodes reach this node; by default that of the machine"
+    )
+    cluster_log_size: int = clustering(
+        4 << 30, size(64 << 20, 1 << 50), "size of the replicated log; a node that is further behind copies a snapshot"
+    )
+    cluster_monitoring: tuple[str, ...] = clustering(
+        (), HTTP_URLS, "monitoring URLs of the NATS servers; by default port 8222 of each"
+    )
+    allow_unsafe_engine: bool = clustering(
+        False,
+        SWITCH,
+        "for development: accept fewer than three NATS servers, or servers that can lose acknowledged data",
+    )
+    cluster_user: str | None = clustering(None, TEXT, "user name for the NATS servers")
+    cluster_password: str | None = clustering(None, SECRET_TEXT, "password for the NATS servers", secret=True)
+    cluster_credentials: Path | None = clustering(None, FILE, "credentials file for the NATS servers (.creds)")
+    cluster_tls_ca: Path | None = clustering(
+        None, FILE, "CA certificates (PEM) that the NATS servers are verified with"
+    )
+    cluster_tls_cert: Path | None = clustering(None, FILE, "client certificate for the NATS servers (PEM)")
+    cluster_tls_key: Path | None = clustering(None, FILE, "private key of cluster_tls_cert (PEM)")
 
     bootstrap: Bootstrap = field(default_factory=Bootstrap)
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    """The names of the settings that were passed, even if with their default values."""
 
     if not TYPE_CHECKING:  # type checkers should report unknown names, and old ones
 
@@ -218,7 +343,8 @@ def _declared() -> Iterator[Setting]:
     for item in fields(Settings):
         if item.metadata:
             flag = None if item.metadata["secret"] else flag_of(item.name)
-            yield Setting(name=item.name, env=env_of(item.name), flag=flag, **item.metadata)
+            optional = "None" in str(item.type)
+            yield Setting(name=item.name, env=env_of(item.name), flag=flag, optional=optional, **item.metadata)
 
 
 DECLARED: tuple[Setting, ...] = tuple(_declared())

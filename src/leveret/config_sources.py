@@ -1,4 +1,7 @@
-"""Reads the settings from the config file (TOML), ``LEVERET_...`` environment variables and flags. Later ones win.
+"""Reads the settings from the config file (TOML), environment variables and flags. Later ones win.
+
+The variables are ``LEVERET_...``. The three of RabbitMQ's container image for the first login are accepted too, so that
+its Compose files and charts work; ours win over them.
 
 In the file a setting is at the top level or in its section. The process environment is passed in as an argument.
 """
@@ -32,6 +35,13 @@ RABBITMQ_NAMES = {
     "consumer_timeout": "the queue argument x-consumer-timeout, or a policy with consumer-timeout",
 }
 """Replacements for unsupported keys of rabbitmq.conf."""
+
+
+RABBITMQ_VARIABLES = {
+    "default_user": "RABBITMQ_DEFAULT_USER",
+    "default_password": "RABBITMQ_DEFAULT_PASS",
+    "default_vhost": "RABBITMQ_DEFAULT_VHOST",
+}
 
 
 class Found(NamedTuple):
@@ -91,7 +101,8 @@ def load_with_sources(config_file: Path | None, environ: Mapping[str, str], flag
     in_file, bootstrap = _read_file(config_file) if config_file else ({}, Bootstrap())
     given = (  # the first wins; an empty variable counts as unset
         Source({name: value for name, value in flags.items() if value is not None}, flag_of),
-        Source({name: environ[env_of(name)] for name in BY_NAME if environ.get(env_of(name))}, env_of),
+        Source(_set_variables(environ, {name: env_of(name) for name in BY_NAME}), env_of),
+        Source(_set_variables(environ, RABBITMQ_VARIABLES), RABBITMQ_VARIABLES.__getitem__),
         Source(in_file, lambda name: str(config_file)),
     )
     values: dict[str, Any] = {"data_dir": default_data_dir(environ), "bootstrap": bootstrap}
@@ -106,6 +117,10 @@ def load_with_sources(config_file: Path | None, environ: Mapping[str, str], flag
     settings = Settings(**values)
     _refuse_contradictions(settings)
     return Loaded(settings, sources, tuple(notices))
+
+
+def _set_variables(environ: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: environ[variable] for name, variable in variables.items() if environ.get(variable)}
 
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
@@ -132,7 +147,7 @@ def _read_file(path: Path) -> tuple[dict[str, object], Bootstrap]:
     except OSError as problem:
         raise ConfigError(f"config file {path} cannot be read: {problem.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"config file {path} is not TOML: {problem}") from None
+        raise ConfigError(f"config file {path} is not TOML: {problem}{_hint(path)}") from None
     bootstrap = parse_bootstrap(document.pop("bootstrap", {}), str(path))
     found: dict[str, object] = {}
     for name, value, section in _entries(document):
@@ -158,17 +173,38 @@ def _unknown(name: str, section: str, path: Path, declared: Setting | None) -> s
     if declared is not None:
         return f"unknown setting {name!r} in {place}: it belongs in [{declared.section}]"
     if name in RABBITMQ_NAMES:
-        return f"unknown setting {name!r} in {place}: that is RabbitMQ's name, here it is {RABBITMQ_NAMES[name]}"
+        known_as = RABBITMQ_NAMES[name]
+        return f"unknown setting {name!r} in {place}: that is RabbitMQ's name, here it is {known_as}{_hint(path)}"
     known = [item.name for item in DECLARED] + sorted(SECTIONS) + ["bootstrap"]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"unknown setting {name!r} in {place}: the nearest known name is {near[0]!r}"
+    return f"unknown setting {name!r} in {place}: the nearest known name is {near[0]!r}{_hint(path)}"
+
+
+def _hint(path: Path) -> str:
+    return "; to translate rabbitmq.conf, run 'leveret config import'" if path.suffix == ".conf" else ""
+
+
+NEEDED_TOO = (
+    *(("tls_key", "tls_cert"), ("tls_ca", "tls_cert"), ("tls_crl", "tls_ca")),
+    ("cluster_tls_key", "cluster_tls_cert"),
+    *(("oidc_issuer", "oidc_client_id"), ("oidc_client_id", "oidc_issuer"), ("oidc_tls_ca", "oidc_issuer")),
+)
 
 
 def _refuse_contradictions(settings: Settings) -> None:
-    for name, needed in (("tls_key", "tls_cert"), ("tls_ca", "tls_cert"), ("tls_crl", "tls_ca")):
+    for name, needed in NEEDED_TOO:
         if getattr(settings, name) is not None and getattr(settings, needed) is None:
-            flag = "--" + needed.replace("_", "-")
-            raise ConfigError(f"{name} = {str(getattr(settings, name))!r} needs {needed} too: give {flag}")
+            given = f"{name} = {str(getattr(settings, name))!r}"
+            raise ConfigError(f"{given} needs {needed} too: give {flag_of(needed)} or {env_of(needed)}")
+    if settings.cluster_user is not None and settings.cluster_password is None:
+        raise ConfigError(
+            f"cluster_user = {settings.cluster_user!r} needs cluster_password too: set it in the config file, or set "
+            "LEVERET_CLUSTER_PASSWORD"
+        )
+    if settings.cluster_user is not None and settings.cluster_credentials is not None:
+        raise ConfigError("cluster_user and cluster_credentials are both set: remove one of them")
+    if settings.oidc_client_secret is not None and settings.oidc_issuer is None:
+        raise ConfigError("oidc_client_secret needs oidc_issuer too: give --oidc-issuer or LEVERET_OIDC_ISSUER")
     if settings.proxy_protocol and not settings.trusted_proxies:
         listeners = ", ".join(sorted(settings.proxy_protocol))
         raise ConfigError(f"proxy_protocol = {listeners} needs trusted_proxies too: give --trusted-proxies")

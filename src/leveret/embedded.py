@@ -11,38 +11,38 @@ a loop that has ended.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from leveret.broker.local import LocalSession
 from leveret.clock import Clock
 from leveret.config import Settings
+from leveret.embedded_settings import embedded_settings
 from leveret.embedded_vhost import EmbeddedVhost
-from leveret.errors import BrokerStopped, NotAllowed
+from leveret.errors import BrokerStopped, ConfigError, NotAllowed
 from leveret.node import Node
 from leveret.server.calls import Alarm, CallbackThread, fill, when_calm
 
 T = TypeVar("T")
+TLS_SCHEMES = ("amqps", "https", "stomps")
 STOPPED = "the broker is not running: call start() or use it in a with statement"
-PASSWORD_BYTES = 18
-SHUTDOWN_TIMEOUT = 0.5  # seconds for everything at the end: clients of an embedded broker often never read again
 
 
 class Broker:
     """A broker that runs from ``start`` to ``stop`` (or inside ``with`` / ``async with``).
 
-    Without settings it listens on a free port of the loopback address, keeps nothing on disk, and its only user has a
-    random password: loopback is open to every user of the machine. ``amqp_url`` carries the password.
+    By default it listens on a free port of the loopback address, keeps nothing on disk, and its only user has a random
+    password, which is part of ``amqp_url``. ``changes`` are settings by name, as in ``Broker(http_port=0)``. Settings
+    that neither ``settings`` nor ``changes`` name keep these defaults (embedded_settings.py).
     """
 
-    def __init__(self, settings: Settings | None = None, *, clock: Clock | None = None) -> None:
-        self.settings = _default_settings() if settings is None else settings
+    def __init__(self, settings: Settings | None = None, *, clock: Clock | None = None, **changes: Any) -> None:
+        self.settings = embedded_settings(settings, changes)
         self.clock = EmbeddedClock(self, clock or Clock())
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -128,7 +128,7 @@ class Broker:
 
     @property
     def password(self) -> str:
-        """Password of that user; random if the broker was created without settings."""
+        """Password of that user; random if none was given."""
         return self.settings.default_password
 
     @property
@@ -142,7 +142,7 @@ class Broker:
 
     @property
     def http_url(self) -> str:
-        """URL of the HTTP API, without a login. Needs ``http_port`` in the settings."""
+        """URL of the HTTP API, without a login. Needs ``http_port``: ``Broker(http_port=0)``."""
         return self._endpoint("http")
 
     @property
@@ -163,9 +163,8 @@ class Broker:
     def _endpoint(self, scheme: str) -> str:
         endpoints = self.node.endpoints
         if scheme not in endpoints:
-            raise BrokerStopped(
-                f"this broker has no {scheme} listener: it listens on {', '.join(endpoints) or 'nothing'}"
-            )
+            needed = f"{scheme}_port=0" + (", tls_cert=..." if scheme in TLS_SCHEMES else "")
+            raise ConfigError(f"this broker has no {scheme} listener: create it with leveret.Broker({needed})")
         return endpoints[scheme]
 
     def _url(self, scheme: str) -> str:
@@ -269,17 +268,6 @@ class EmbeddedClock:
             broker.timers.rearm()
 
         self._broker.call(travel)
-
-
-def _default_settings() -> Settings:
-    return Settings(
-        amqp_port=0,
-        http_port=None,
-        https_port=None,
-        stomp_port=None,
-        shutdown_timeout=SHUTDOWN_TIMEOUT,
-        default_password=secrets.token_urlsafe(PASSWORD_BYTES),
-    )
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

@@ -20,9 +20,14 @@ JobT = TypeVar("JobT", bound=Job)
 class JobResult:
     """``skipped``: messages that match no queue, or were returned too often."""
 
-    looked_at: int
+    examined: int
     done: int
     skipped: int
+
+    @property
+    def looked_at(self) -> int:
+        """The name of ``examined`` up to 0.2."""
+        return self.examined
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +88,7 @@ class QueueJobs:
             return Redrive(self._vhost, target, broker.background, broker.timers, scope, rate=rate, dry_run=dry_run)
 
         job = self._run(make, queue, limit, selector)
-        return RedriveResult(job.looked_at, job.done, job.skipped, dict(job.origins))
+        return RedriveResult(job.examined, job.done, job.skipped, dict(job.origins))
 
     def pause(self, queue: str) -> None:
         self._call(lambda: self._vhost.pause_queue(self._vhost.queue(queue)))
@@ -109,4 +114,4 @@ class QueueJobs:
 
 
 def _result(job: Job) -> JobResult:
-    return JobResult(job.looked_at, job.done, job.skipped)
+    return JobResult(job.examined, job.done, job.skipped)

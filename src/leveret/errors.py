@@ -40,6 +40,10 @@ class StoreError(LeveretError):
     """A data directory that cannot be used as it is. The text names it, the cause and the remedy."""
 
 
+class DamagedJournal(StoreError):
+    """The journal of a member of a cell cannot be read in full. Other members have all of it."""
+
+
 class ClusterError(LeveretError):
     """A replicated log, or the engine that stores it, cannot be used as it is. The text names cause and remedy."""
 
@@ -125,3 +129,10 @@ class Unsupported(AmqpError):
 
 class InternalFault(AmqpError):
     code, title, closes = 541, "INTERNAL_ERROR", "connection"
+
+
+def error_of(code: int, text: str) -> AmqpError:
+    """The error that another broker has replied, with its code and text."""
+    kinds = (AccessRefused, NotFound, ResourceLocked, PreconditionFailed, NotAllowed, Unsupported, ResourceFault)
+    kind = next((each for each in kinds if each.code == code), InternalFault)
+    return kind(text.removeprefix(f"{kind.title} - "))

@@ -18,13 +18,25 @@ Response = http.client.HTTPResponse
 class HttpConnection:
     """Connects with the first request, and keeps the connection for the next ones."""
 
-    def __init__(self, scheme: str, host: str, port: int, seconds: float, tls: ssl.SSLContext | None = None) -> None:
-        """``seconds``: the timeout of each operation; ``tls``: for https, None for the defaults of the system."""
+    def __init__(
+        self,
+        scheme: str,
+        host: str,
+        port: int,
+        seconds: float,
+        tls: ssl.SSLContext | None = None,
+        *,
+        connect_seconds: float | None = None,
+    ) -> None:
+        """``seconds``: the timeout of each operation; ``connect_seconds``: that of connecting, if it differs; ``tls``:
+        for https, None for the defaults of the system."""
+        connecting = seconds if connect_seconds is None else min(seconds, connect_seconds)
         self._connection = (
-            http.client.HTTPSConnection(host, port, timeout=seconds, context=tls)
+            http.client.HTTPSConnection(host, port, timeout=connecting, context=tls)
             if scheme == "https"
-            else http.client.HTTPConnection(host, port, timeout=seconds)
+            else http.client.HTTPConnection(host, port, timeout=connecting)
         )
+        self._seconds = seconds
         self._is_reused = False
 
     def send(self, method: str, target: str, body: Body, headers: Mapping[str, str]) -> Response:
@@ -32,6 +44,8 @@ class HttpConnection:
         while True:
             is_reused, self._is_reused = self._is_reused, True
             try:
+                if self._connection.sock is None:
+                    self._connect()
                 self._connection.request(method, target, body, dict(headers))
                 return self._connection.getresponse()
             except BROKEN:
@@ -39,6 +53,10 @@ class HttpConnection:
                 if not is_reused:
                     raise
             # The broker may have closed a kept connection in the meantime: try once more with a new one.
+
+    def _connect(self) -> None:
+        self._connection.connect()
+        self._connection.sock.settimeout(self._seconds)
 
     def close(self) -> None:
         self._connection.close()

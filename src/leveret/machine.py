@@ -1,16 +1,20 @@
-"""Facts of the machine that defaults depend on: host name and usable memory."""
+"""Facts of the machine that defaults depend on: host name, usable memory and cores."""
 
 from __future__ import annotations
 
 import gc
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 FALLBACK_MEMORY = 1 << 30
 """Used if the size is unknown. A low value blocks publishers early; with a high one the broker may be killed."""
+
+# M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc. With 32 MiB for the second, 20 MB stayed after any load; with 1 MiB,
+# the joined output of a tick was mapped and faulted in anew each time.
+HEAP_OPTIONS = ((-1, 256 << 20), (-3, 2 << 20))
 
 
 def short_hostname() -> str:
@@ -41,26 +45,50 @@ def _windows_memory() -> int | None:
 
 
 def _cgroup_limits(root: Path) -> list[int]:
-    """Every memory limit from the process's own group up to the root: v2 (``memory.max``) and v1 (``limit_in_bytes``).
+    return [
+        int(text)
+        for group, is_v2 in _groups(root, "memory")
+        for text in _lines(group / ("memory.max" if is_v2 else "memory.limit_in_bytes"))
+        if text.isdigit()
+    ]
+
+
+def usable_cores(root: Path = Path("/")) -> float:
+    """Cores that this process may run on, or the lowest quota of its control groups if that is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([cores, *_cpu_quotas(root)])
+
+
+def _cpu_quotas(root: Path) -> list[float]:
+    """In cores. Without a quota, v2 has ``max`` in its place and v1 has -1."""
+    found = []
+    for group, is_v2 in _groups(root, "cpu"):
+        files = ("cpu.max",) if is_v2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        quota, period = [*" ".join(line for name in files for line in _lines(group / name)).split(), "", ""][:2]
+        if quota.isdigit() and period.isdigit() and int(period):
+            found.append(int(quota) / int(period))
+    return found
+
+
+def _groups(root: Path, controller: str) -> Iterator[tuple[Path, bool]]:
+    """The folders of the process's own control group and of all above it, v2 (True) and v1.
 
     Inside a container the path in /proc/self/cgroup may be the host's and not exist here; the root of the mount is
     then the group of this process, and is always read as well.
     """
-    found: list[int] = []
     for line in _lines(root / "proc/self/cgroup"):
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers == "":
-            base, name = root / "sys/fs/cgroup", "memory.max"
-        elif "memory" in controllers.split(","):
-            base, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+            base = root / "sys/fs/cgroup"
+        elif controller in controllers.split(","):
+            base = root / "sys/fs/cgroup" / controller
         else:
             continue
         own = base / path.lstrip("/")
         for group in (own, *own.parents):
-            found.extend(int(text) for text in _lines(group / name) if text.isdigit())
+            yield group, controllers == ""
             if group == base:
                 break
-    return found
 
 
 def _lines(path: Path) -> list[str]:
@@ -87,17 +115,31 @@ def give_back_memory() -> None:
     collection frees these. glibc keeps memory that is not at the end of its heap until malloc_trim is called.
     """
     gc.collect()
-    trim = _malloc_trim()
+    trim_heap()
+
+
+def trim_heap() -> None:
+    """Return free memory of the C library's heap to the system, also from between used blocks."""
+    trim = _c_function("malloc_trim")
     if trim is not None:
         trim(0)
 
 
+def keep_freed_memory() -> None:
+    """Let glibc keep the buffers of large messages for the next ones, until ``trim_heap``: it would return each to the
+    system at once, and fault it in again. For the whole process; see docs/decisions/0096-memory-after-a-load.md."""
+    set_option = _c_function("mallopt")
+    if set_option is not None:
+        for option, size in HEAP_OPTIONS:
+            set_option(option, size)
+
+
 @cache
-def _malloc_trim() -> Callable[[int], int] | None:
+def _c_function(name: str) -> Callable[..., int] | None:
     import ctypes
 
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim  # without the interpreter's lock
+        found: Callable[..., int] = getattr(ctypes.CDLL(None), name)  # without the interpreter's lock
     except (AttributeError, OSError, TypeError):
         return None
     return found

@@ -5,12 +5,14 @@ A parser raises ValueError; ``config`` adds the name of the setting, the source 
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 SIZE_UNITS = {
     "": 1, "b": 1,
@@ -23,6 +25,7 @@ ON = frozenset({"on", "true", "yes"})
 OFF = frozenset({"off", "none", "false", "no"})
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # if configured: an IPv6 wildcard alone would not accept IPv4 peers
 LISTENERS = ("amqp", "amqps", "http", "https", "stomp", "stomps")
+PATH_PREFIX_FORM = re.compile(r"(/[A-Za-z0-9._~-]{1,64}){1,4}")
 UNLIMITED = frozenset({"unlimited", "none", "off"})
 
 
@@ -41,7 +44,7 @@ class Kind:
             return "on" if value else "off"
         if isinstance(value, tuple | frozenset):
             return ",".join(sorted(value) if isinstance(value, frozenset) else value) or "none"
-        return f"{value:g}" if isinstance(value, float) else str(value)
+        return f"{value:g}" if isinstance(value, float) else str(value) or "none"
 
 
 @dataclass(slots=True, frozen=True)
@@ -79,6 +82,16 @@ def _text(value: object) -> str:
         value.encode()  # lone surrogates come from a variable that is not UTF-8: UnicodeEncodeError is a ValueError
         return value.strip()
     raise ValueError
+
+
+def _path_prefix(value: object) -> str:
+    """Without a trailing slash; the empty text for none."""
+    if value == "" or value in OFF:
+        return ""
+    path = _text(value).rstrip("/")
+    if not PATH_PREFIX_FORM.fullmatch(path):
+        raise ValueError
+    return path
 
 
 def _verbatim(value: object) -> str:
@@ -165,6 +178,56 @@ def _networks(value: object) -> tuple[str, ...]:
     return names
 
 
+def _engine_urls(value: object) -> tuple[str, ...]:
+    urls = _names(value)
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("nats", "tls") or not parts.hostname or parts.username is not None or parts.path:
+            raise ValueError
+    return urls
+
+
+def _http_urls(value: object) -> tuple[str, ...]:
+    urls = _names(value)
+    if not all(urlsplit(url).scheme in ("http", "https") and urlsplit(url).hostname for url in urls):
+        raise ValueError
+    return urls
+
+
+def _issuer(value: object) -> str:
+    """The URL of an identity provider, unchanged: it is compared with the one in tokens."""
+    url = _text(value)
+    if not is_provider_url(url) or "?" in url or "#" in url:
+        raise ValueError
+    return url
+
+
+def is_provider_url(url: str) -> bool:
+    """Whether an identity provider may have this URL: https, or http on this machine only (for development)."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError
+    except ValueError:
+        return False
+    host = parts.hostname
+    if (
+        not host
+        or parts.username is not None
+        or parts.password is not None
+        or not url.isascii()
+        or not url.isprintable()
+    ):
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback_name(host))
+
+
+def _is_loopback_name(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _memory_watermark(value: object) -> MemoryWatermark:
     if isinstance(value, str) and value.strip().endswith("%"):
         percent = float(value.strip()[:-1])
@@ -184,6 +247,7 @@ def _disk_free_limit(value: object) -> DiskFreeLimit:
 
 
 TEXT = Kind("TEXT", "non-empty text", _text)
+PATH_PREFIX = Kind("PATH", "a path such as /leveret, of letters, digits and -._~, or none", _path_prefix)
 SECRET_TEXT = Kind("TEXT", "non-empty text", _verbatim)
 FILE = Kind("FILE", "the path of a file", lambda value: Path(_text(value)))
 FOLDER = Kind("DIR", "the path of a directory", lambda value: Path(_text(value)))
@@ -193,6 +257,13 @@ HOSTS = Kind("HOSTS", "host names or addresses separated by commas, without port
 SWITCH = Kind("on|off", "on or off", _switch)
 SOME_LISTENERS = Kind("LISTENERS", f"on, off, or some of {', '.join(LISTENERS)}, separated by commas", _listeners)
 NETWORKS = Kind("NETWORKS", "IP addresses or CIDR networks such as 10.0.0.0/8, separated by commas, or none", _networks)
+ENGINE_URLS = Kind(
+    "URLS",
+    "URLs such as nats://a:4222,nats://b:4222,nats://c:4222, or tls://..., without user and password; or none",
+    _engine_urls,
+)
+ISSUER = Kind("URL", "a URL with https, or with http on this machine, without user, query and fragment", _issuer)
+HTTP_URLS = Kind("URLS", "URLs such as http://a:8222, separated by commas, or none", _http_urls)
 MEMORY_WATERMARK = Kind(
     "LIMIT", "a percentage of the memory such as 40%, or a size of at least 1MiB such as 512MiB", _memory_watermark
 )

@@ -35,7 +35,7 @@ def test_browsing_does_not_parse_large_bodies(attacked: AttackTarget) -> None:
         status, answer = attacked.api.get("/api/queues/%2F/q/messages", json="id=42", truncate=16 << 20)
         assert status == 200
         assert [message["payload_json"] for message in answer["messages"]] == [{"id": 42, "lists": []}]
-        assert (answer["looked_at"], answer["too_large"], answer["is_complete"]) == (3, 2, True)
+        assert (answer["examined"], answer["too_large"], answer["is_complete"]) == (3, 2, True)
     status, answer = attacked.api.get("/api/queues/%2F/q/messages", limit=1, truncate=16 << 20)
     assert answer["messages"][0]["payload_format"] == "text"
     attacked.check()
@@ -48,7 +48,7 @@ def test_jobs_do_not_parse_large_bodies(attacked: AttackTarget) -> None:
     job = f"/api/queue-jobs/{begun['id']}"
     eventually(lambda: attacked.api.get(job)[1]["state"] == "done", seconds=20)
     row = attacked.api.get(job)[1]
-    assert (row["looked_at"], row["done"], row["too_large"]) == (3, 1, 2)
+    assert (row["examined"], row["done"], row["too_large"]) == (3, 1, 2)
     attacked.check()
 
 

@@ -68,6 +68,8 @@ def test_behind_a_proxy_guest_does_not_log_in_to_the_management_ui(
     api = HttpApi(behind_proxy.http_url, None)
     api.headers["X-Requested-With"] = "page"
     assert api.post("/api/login", {"username": name, "password": password})[0] == expected
+    api.headers["Authorization"] = basic(name, password)  # which the proxy adds
+    assert api.get("/api/login")[0] == expected
 
 
 @pytest.mark.parametrize(("proxied", "answer"), [(False, "CONNECTED"), (True, "ERROR")])

@@ -55,3 +55,9 @@ def test_a_trailer_field_is_refused(broker: leveret.Broker) -> None:
     """The broker has no use for them, and a bare LF in them would end the request for one side only."""
     sent = POST + CHUNKED + b"\r\n2\r\n{}\r\n0\r\nX: y\n\n" + SMUGGLED
     assert 200 not in answers(broker, sent)
+
+
+def test_a_chunk_without_crlf_behind_it_is_refused(broker: leveret.Broker) -> None:
+    """CVE-2025-43859: h11 before 0.16 takes any two bytes for the end of a chunk."""
+    sent = POST + CHUNKED + b"\r\n2\r\n{}XX0\r\n\r\n" + SMUGGLED
+    assert 200 not in answers(broker, sent)

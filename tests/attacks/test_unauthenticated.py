@@ -111,6 +111,7 @@ def test_idle_http_connections_of_one_address_do_not_keep_out_health_checks(tmp_
         flood(stack, port, sized(600), lambda n: b"GET /")  # a head that never ends
         assert http_status(broker, "/api/health/checks/alarms", basic("guest", "guest")) == 200
         assert http_status(broker, "/metrics", basic("guest", "guest")) == 200
+        assert http_status(broker, "/health/ready", "none") == 200
         stack.close()
         broker.check()
 

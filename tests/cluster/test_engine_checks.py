@@ -13,7 +13,8 @@ from leveret.cluster.engine_checks import check_engine
 from leveret.errors import ClusterError
 from tests.cluster.conftest import Play
 from tests.support.cell_log import CellLog
-from tests.support.nats_servers import NatsServers, free_ports
+from tests.support.cell_ports import free_ports
+from tests.support.nats_servers import NatsServers
 
 
 def options_of(servers: NatsServers, **others: bool) -> EngineOptions:
@@ -61,8 +62,22 @@ def test_servers_without_monitoring_are_refused(servers: NatsServers, play: Play
     async def story(cell: CellLog) -> None:
         (port,) = free_ports(1)
         closed = (f"http://127.0.0.1:{port}", *servers.monitoring[1:])
-        with pytest.raises(ClusterError, match=rf"127.0.0.1:{port}/varz does not tell.*set 'http_port'"):
+        with pytest.raises(ClusterError, match=rf"127.0.0.1:{port}/varz .*set 'http_port'.*--cluster-monitoring"):
             await check_engine(EngineOptions(tuple(servers.urls), closed))
+
+    play(servers, story)
+
+
+def test_a_node_starts_while_one_server_is_down(servers: NatsServers, play: Play) -> None:
+    async def story(cell: CellLog) -> None:
+        ports = free_ports(4)
+        urls = (*servers.urls[:2], f"nats://127.0.0.1:{ports[0]}")
+        monitoring = (*servers.monitoring[:2], f"http://127.0.0.1:{ports[1]}")
+        assert len(await check_engine(EngineOptions(urls, monitoring))) == 2
+        urls = (urls[0], f"nats://127.0.0.1:{ports[2]}", urls[2])
+        monitoring = (monitoring[0], f"http://127.0.0.1:{ports[3]}", monitoring[2])
+        with pytest.raises(ClusterError, match=r"^[^;]*cannot be reached; .*cannot be reached: start the NATS"):
+            await check_engine(EngineOptions(urls, monitoring))
 
     play(servers, story)
 

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from leveret.cluster.engine import EngineConnection, EngineUnavailable
+from leveret.cluster.engine import Engine, EngineConnection, EngineOptions, EngineUnavailable
+from leveret.errors import ClusterError
+from tests.support.nats_servers import NatsServers
 
 Attempt = Callable[[str, asyncio.Event], Awaitable[None]]
 
@@ -46,3 +48,24 @@ def test_a_connection_that_is_given_up_is_closed(attempt: Attempt) -> None:
             await asyncio.wait_for(ended.wait(), 10)
 
     asyncio.run(run())
+
+
+def test_a_job_is_done_again_while_the_engine_does_not_answer(servers: NatsServers) -> None:
+    used: list[str] = []
+
+    async def job(connection: EngineConnection) -> int:
+        used.append(connection.url)
+        if len(used) < 3:
+            raise EngineUnavailable("an election")
+        return 7
+
+    assert asyncio.run(Engine(EngineOptions(tuple(servers.urls)), "test").perform(job, 30)) == 7
+    assert sorted(used) == sorted(servers.urls)
+
+
+def test_a_job_that_is_never_answered_fails_in_time(servers: NatsServers) -> None:
+    async def job(connection: EngineConnection) -> None:
+        raise EngineUnavailable("an election")
+
+    with pytest.raises(ClusterError, match=r"does not answer \(an election\): check the NATS servers"):
+        asyncio.run(Engine(EngineOptions(tuple(servers.urls)), "test").perform(job, 0.5))

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from leveret.replication.append_window import WORTHWHILE
 from tests.cluster.conftest import Play
 from tests.support.cell_log import CellLog, Leader, until
 from tests.support.nats_servers import NatsServers
@@ -26,7 +27,7 @@ class Load:
 
     async def _run(self) -> None:
         while True:
-            if self._leader.appender.has_room:
+            if self._leader.appender.has_room(WORTHWHILE):
                 self.appended.append(b"batch %d " % len(self.appended) + bytes(2000))
                 self._leader.append(self.appended[-1])
             await asyncio.sleep(0.001)
@@ -69,7 +70,7 @@ async def two_killed_then_all(cell: CellLog, leader: Leader) -> None:
     places = [(await cell.stream_leader() + n) % 3 for n in (0, 1)]
     for place in places:
         cell.servers.kill(place)
-    await until(lambda: not leader.appender.has_room)
+    await until(lambda: not leader.appender.has_room(WORTHWHILE))
     granted = len(leader.acknowledged)
     cell.servers.kill((places[1] + 1) % 3)  # the last one: what it has is all that could have been granted
     assert len(leader.acknowledged) == granted

@@ -6,19 +6,38 @@ import asyncio
 
 import pytest
 
+from leveret.cluster import leadership as leadership_module
 from leveret.cluster.cell_stream import CellStream
 from leveret.cluster.engine import Engine, EngineOptions
 from leveret.cluster.leadership import Leadership
 from leveret.cluster.lease import Lease, LeaseHolder
 from leveret.replication.claims import Claim
 from leveret.store.batch import Batch
+from leveret.store.stream_log import StreamLog
 from tests.cluster.conftest import Play
 from tests.support.cell_log import CellLog, until
-from tests.support.nats_servers import NatsServers, free_ports
+from tests.support.cell_ports import free_ports
+from tests.support.nats_servers import NatsServers
 
 CLAIM = Claim(1, 1, 1, "a", "life of a")
 HOLDER = LeaseHolder("a", "life of a", 1)
 OTHER = LeaseHolder("b", "life of b", 2)
+
+
+class Deliveries:
+    """Of the leader's broker."""
+
+    def __init__(self) -> None:
+        self.paused: str | None = None
+        self.calls: list[tuple[float, float | None]] = []  # when, and until when; None: paused
+
+    def pause(self, reason: str) -> None:
+        self.paused = reason
+        self.calls.append((asyncio.get_running_loop().time(), None))
+
+    def resume(self, until: float) -> None:
+        self.paused = None
+        self.calls.append((asyncio.get_running_loop().time(), until))
 
 
 class Local:
@@ -28,12 +47,15 @@ class Local:
         self.finished: list[Batch] = []
         self.given_up: str | None = None
         self._replicator = leadership.replicator
-        self._replicator.start(self)
+        self._replicator.start(self, StreamLog())
 
     def submit(self, batch: Batch) -> None:
         asyncio.get_running_loop().call_soon(self._replicator.written, batch)
 
     def submit_later(self) -> None:
+        pass
+
+    def wait_for_acks(self) -> None:
         pass
 
     def finish(self, batch: Batch) -> None:
@@ -57,7 +79,7 @@ async def leadership_of(cell: CellLog, ttl: int = 5) -> tuple[Leadership, Local,
     connection, lease = await cell.connect(), Lease(cell.stream, ttl)
     revision = await lease.acquire(connection, HOLDER)
     assert revision is not None
-    leadership = Leadership(Engine(cell.options, "a"), cell.stream, claim, lease, revision)
+    leadership = Leadership(Engine(cell.options, "a"), cell.stream, claim, lease, revision, Deliveries())
     return leadership, Local(leadership), lease
 
 
@@ -113,6 +135,25 @@ def test_a_leader_keeps_its_lease_and_steps_down_when_it_is_lost(servers: NatsSe
     play(servers, story)
 
 
+def test_a_leader_goes_on_when_an_earlier_renewal_is_stored_late(servers: NatsServers, play: Play) -> None:
+    async def story(cell: CellLog) -> None:
+        leadership, _, lease = await leadership_of(cell)
+        connection = await cell.connect()
+        running = asyncio.create_task(leadership.run())
+        late = None
+        while late is None:  # until it is stored between two renewals
+            held = await lease.read(connection)
+            assert held is not None
+            late = await lease.renew(connection, HOLDER, held.revision)
+        while held is not None and held.revision < late + 3 and not running.done():
+            held = await lease.read(connection)
+        assert not running.done()
+        leadership.step_down("enough")
+        assert await running == "enough"
+
+    play(servers, story)
+
+
 def test_a_leader_steps_down_when_its_disk_fails(servers: NatsServers, play: Play) -> None:
     async def story(cell: CellLog) -> None:
         leadership, local, _ = await leadership_of(cell)
@@ -155,8 +196,8 @@ def test_a_leader_without_the_engine_steps_down_before_its_lease_is_over(has_wri
     async def story() -> None:
         (port,) = free_ports(1)
         engine, stream = Engine(EngineOptions((f"nats://127.0.0.1:{port}",)), "a"), CellStream.of("gone")
-        lease = Lease(stream, 1)
-        leadership = Leadership(engine, stream, CLAIM, lease, 1)
+        lease, deliveries = Lease(stream, 1), Deliveries()
+        leadership = Leadership(engine, stream, CLAIM, lease, 1, deliveries)
         local = Local(leadership)
         begun = asyncio.get_running_loop().time()
         running = asyncio.create_task(leadership.run())
@@ -165,5 +206,43 @@ def test_a_leader_without_the_engine_steps_down_before_its_lease_is_over(has_wri
         assert "the engine has not answered for 1 seconds" in await running
         assert asyncio.get_running_loop().time() - begun >= lease.step_down_after
         assert local.finished == []
+        assert deliveries.paused == "the replicated log does not answer"
+        ends = [until for _, until in deliveries.calls if until is not None]
+        assert max(ends) < begun + lease.pause_after + 0.1
+        assert all(when >= max(ends) for when, until in deliveries.calls if until is None)
 
     asyncio.run(story())
+
+
+def test_an_idle_leader_steps_down_when_the_log_is_deleted(
+    servers: NatsServers, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership_module, "CHECK_LOG_EVERY", 0.1)
+
+    async def story(cell: CellLog) -> None:
+        leadership, _, _ = await leadership_of(cell)
+        running = asyncio.create_task(leadership.run())
+        connection = await cell.connect()
+        await connection.request(f"$JS.API.STREAM.DELETE.{cell.stream.name}")
+        assert "is not in the engine any more" in await asyncio.wait_for(running, 10)
+
+    play(servers, story)
+
+
+def test_a_leader_that_appends_while_the_log_is_checked_goes_on(
+    servers: NatsServers, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leadership_module, "CHECK_LOG_EVERY", 0.001)
+    monkeypatch.setattr(leadership_module, "LOOK_EVERY", 0.001)
+
+    async def story(cell: CellLog) -> None:
+        leadership, local, _ = await leadership_of(cell)
+        running = asyncio.create_task(leadership.run())
+        for n in range(150):
+            batch = local.write(b"%d" % n)
+            await until(lambda batch=batch: running.done() or batch in local.finished[-1:])
+        assert not running.done(), running.result()
+        leadership.step_down("enough")
+        await running
+
+    play(servers, story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,19 @@ def test_all_members_read_what_the_leader_appended_in_order(servers: NatsServers
         assert leader.acknowledged == written
         await until(lambda: len(standby.batches) == 200)
         assert standby.batches == await cell.all_batches() == written
+
+    play(servers, story)
+
+
+def test_appends_go_to_the_server_that_leads_the_stream(servers: NatsServers, play: Play) -> None:
+    async def story(cell: CellLog) -> None:
+        urls, place = cell.options.urls, await cell.stream_leader()
+        for first in range(3):
+            cell.options = replace(cell.options, urls=urls[first:] + urls[:first])
+            leader = await cell.lead(f"node{first}")
+            leader.append(b"one")
+            await leader.settled()
+            assert leader.appender.server == servers.name(place)
 
     play(servers, story)
 

@@ -13,32 +13,21 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
-from tests.support.cell_node import CellNode, wait_for_leader
-from tests.support.nats_servers import NatsServers, free_ports
+from tests.support.cell_node import Cell, CellNode
+from tests.support.nats_servers import NatsServers
+from tests.support.replicated_streams import messages_of, replica_streams
+from tests.support.streams import Seen
 
-LEASE = 3  # seconds
 OPENED: list[pika.BlockingConnection] = []
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 @pytest.fixture
-def nodes(servers: NatsServers, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[CellNode]]:
-    """Started, of a cell of their own."""
-    cell = request.node.originalname[:60]
-    ports = free_ports(3)
-    made = [CellNode(tmp_path, name, port, cell, servers.urls, LEASE) for name, port in zip("abc", ports, strict=True)]
-    try:
-        for node in made:
-            node.start()
+def cell(servers: NatsServers, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cell]:
+    """Three nodes, started."""
+    with Cell(tmp_path, servers, request.node.originalname[:60]) as made:
+        made.start()
         yield made
-    finally:
-        for node in made:
-            node.end()
-    assert not [node.log() for node in made if "Traceback" in node.log()]
-
-
-def leading(nodes: list[CellNode]) -> dict[str, int]:
-    return {node.name: node.times_leading for node in nodes}
 
 
 @pytest.fixture(autouse=True)
@@ -91,15 +80,13 @@ def numbered(name: str, number: int) -> list[bytes]:
     return [f"{name} {n}".encode() for n in range(number)]
 
 
-def kill(nodes: list[CellNode], node: CellNode) -> CellNode:
+def kill(cell: Cell, node: CellNode) -> CellNode:
     """kill -9; the node that leads next."""
-    before = leading(nodes)
-    node.signal(signal.SIGKILL)
-    node.wait()
-    return wait_for_leader(nodes, before)
+    node.kill()
+    return cell.leader()
 
 
-def kill_while_publishing(nodes: list[CellNode], node: CellNode) -> tuple[CellNode, list[bytes], list[bytes]]:
+def kill_while_publishing(cell: Cell, node: CellNode) -> tuple[CellNode, list[bytes], list[bytes]]:
     """The next leader, what was sent, and what of it was confirmed."""
     _, channel = open_queue(node)
     sent, confirmed, enough = numbered("job", 5000), [], Event()
@@ -116,20 +103,21 @@ def kill_while_publishing(nodes: list[CellNode], node: CellNode) -> tuple[CellNo
     thread = Thread(target=run)
     thread.start()
     assert enough.wait(30)
-    following = kill(nodes, node)
+    following = kill(cell, node)
     thread.join()
     return following, sent, confirmed
 
 
-def test_killed_leaders_are_replaced_and_follow_when_they_come_back(nodes: list[CellNode]) -> None:
-    first = wait_for_leader(nodes, {})
-    second, sent, confirmed = kill_while_publishing(nodes, first)
+@pytest.mark.feature("S0-05", "S0-30")
+def test_killed_leaders_are_replaced_and_follow_when_they_come_back(cell: Cell) -> None:
+    first = cell.leader()
+    second, sent, confirmed = kill_while_publishing(cell, first)
     found = bodies_in(second)
     assert found in (confirmed, sent[: len(confirmed) + 1])  # the last one was not confirmed: it may be there
     _, channel = open_queue(second)
     for _ in range(10):
         channel.basic_get("jobs", auto_ack=True)
-    third = kill(nodes, second)  # while it settles
+    third = kill(cell, second)  # while it settles
     rest = bodies_in(third)
     assert rest[-len(found) + 10 :] == found[10:]
     assert rest == found[-len(rest) :]
@@ -138,21 +126,18 @@ def test_killed_leaders_are_replaced_and_follow_when_they_come_back(nodes: list[
     connection, channel = open_queue(third)
     rest += publish(channel, numbered("more", 20))
     connection.close()
-    before = leading(nodes)
     third.signal(signal.SIGTERM)
-    fourth = wait_for_leader(nodes, before)
     assert third.wait() == 0
+    fourth = cell.leader()
     assert bodies_in(fourth) == rest
 
 
-def test_a_leader_that_was_stopped_confirms_nothing_more(nodes: list[CellNode]) -> None:
-    old = wait_for_leader(nodes, {})
+def test_a_leader_that_was_stopped_confirms_nothing_more(cell: Cell) -> None:
+    old = cell.leader()
     _, channel = open_queue(old)
     confirmed = publish(channel, numbered("before", 20))
-    before = leading(nodes)
     old.signal(signal.SIGSTOP)
-    new = wait_for_leader(nodes, before)
-    assert new is not old
+    new = cell.leader(but=old)
     connection, other = open_queue(new)
     confirmed += publish(other, numbered("new", 20))
     connection.close()
@@ -160,3 +145,60 @@ def test_a_leader_that_was_stopped_confirms_nothing_more(nodes: list[CellNode]) 
     assert publish(channel, [b"to the old leader"]) == []
     old.wait_for("stepping down")
     assert bodies_in(new) == confirmed
+
+
+STREAM = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 4096}
+FROM_THE_FIRST = {"x-stream-offset": "first"}
+
+
+def publish_to_stream(node: CellNode, bodies: list[bytes]) -> None:
+    connection = connect(node)
+    channel = connection.channel()
+    channel.queue_declare("events", durable=True, arguments=STREAM)
+    channel.confirm_delivery()
+    for body in bodies:
+        channel.basic_publish("", "events", body)
+    connection.close()
+
+
+def events_in(node: CellNode, number: int) -> list[tuple[int, bytes]]:
+    """So many messages of the stream, with their offsets."""
+    connection = connect(node)
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1000)
+    found = []
+    for method, properties, body in channel.consume("events", arguments=FROM_THE_FIRST, inactivity_timeout=20):
+        assert method is not None, f"only {len(found)} messages"
+        found.append((properties.headers["x-stream-offset"], body))
+        if len(found) == number:
+            break
+    connection.close()
+    return found
+
+
+def stored_events(node: CellNode) -> list[Seen]:
+    """What is in the files of a node that is not running: with the times."""
+    (messages,) = messages_of(replica_streams(node.data)).values()
+    return messages
+
+
+def test_streams_are_served_by_the_next_leader_and_by_the_one_before_when_it_is_back(cell: Cell) -> None:
+    first = cell.leader()
+    bodies = [b"event %d" % n * 20 for n in range(300)]
+    publish_to_stream(first, bodies[:200])
+    second = kill(cell, first)
+    assert events_in(second, 200) == list(enumerate(bodies[:200]))
+    killed = stored_events(first)
+    publish_to_stream(second, bodies[200:])
+    (other,) = [node for node in cell.nodes if node not in (first, second)]
+    other.signal(signal.SIGTERM)
+    assert other.wait() == 0
+    first.start()
+    assert kill(cell, second) is first  # it has followed meanwhile, or does so before it leads
+    assert events_in(first, 300) == list(enumerate(bodies))
+    first.signal(signal.SIGTERM)
+    assert first.wait() == 0
+    final = stored_events(first)
+    assert [seen.offset for seen in final] == list(range(300))
+    for messages in (killed, stored_events(second), stored_events(other)):
+        assert messages == final[: len(messages)]

@@ -42,10 +42,10 @@ def test_data_of_a_newer_format_are_refused_with_the_remedy_and_left_alone(tmp_p
         serving.process.kill()
     named = tmp_path / "data" / "format"
     before = named.read_bytes()
-    named.write_bytes(before.replace(b"format 1", b"format 2"))
+    named.write_bytes(before.replace(b"format 2", b"format 3"))
     assert named.read_bytes() != before
     told = refusal(tmp_path)
-    assert "format 2" in told
+    assert "format 3" in told
     assert "upgrade" in told
     named.write_bytes(before)
     with ForkedBroker(tmp_path) as serving:

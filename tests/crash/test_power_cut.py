@@ -12,15 +12,14 @@ data written and not synced.
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.crash_cycles import CrashCycles, serving_from
+from tests.support.freeze import freeze
 from tests.support.mounts import Mount
-from tests.support.raw_client import eventually
 
 CUTS = int(os.environ.get("LEVERET_POWER_CUTS", "5"))
 
@@ -43,18 +42,6 @@ def test_a_cut_forgets_what_was_not_synced_and_keeps_what_was(loop_mount: Mount)
     assert not lost.exists() or lost.read_bytes() == b""
 
 
-def freeze(serving: BrokerProcess) -> None:
-    """Every thread is stopped, none of them within a call of the system."""
-    serving.process.send_signal(signal.SIGSTOP)
-    threads = Path(f"/proc/{serving.process.pid}/task")
-
-    def is_frozen() -> bool:
-        states = [(thread / "stat").read_text().rpartition(")")[2].split()[0] for thread in threads.iterdir()]
-        return set(states) == {"T"}
-
-    eventually(is_frozen)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 10 * CUTS)
 @pytest.mark.feature("S0-11", "S4-15", "S4-30")
@@ -62,7 +49,7 @@ def test_nothing_confirmed_is_lost_by_a_power_cut(tmp_path: Path, loop_mount: Mo
     """What was confirmed, declared or committed had reached the disk."""
 
     def cut(serving: BrokerProcess) -> None:
-        freeze(serving)
+        freeze([serving.process.pid])
         loop_mount.cut()
         serving.process.kill()
 

@@ -63,7 +63,7 @@ def files_of(made: list[Batch]) -> dict[int, bytes]:
 @given(batches(), st.integers(1, 40))
 def test_a_member_gets_the_same_changes_bytes_and_removals(made: list[Batch], part_size: int) -> None:
     end, reader = SegmentEnd(), LogReader(CELL, Position())
-    reader.read(1, encode_record(Head(CLAIM, 0, CELL, 1, 1, 0), b"\x92\xa1a\xa1b"))
+    reader.read(1, encode_record(Head(CLAIM, 0, CELL, 1, 1, 0), b"\x93\xa1a\xa1b\xc2"))
     sequence, got, files = 1, [], {}
     for number, batch in enumerate(made, 1):
         for _, payload in split(CELL, 1, number, encode_batches([batch], end), part_size):

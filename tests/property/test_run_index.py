@@ -106,6 +106,7 @@ class RunIndexMachine(RuleBasedStateMachine):
 
     def check_take(self, sequence: int, number: int) -> None:
         before = self.index.live(sequence, number)
+        assert self.index.live_stop(sequence, number) == (before[-1].sequence + before[-1].number if before else 0)
         taken = self.index.take(sequence, number)
         assert taken == before
         assert self.places(taken) == self.within(sequence, number)

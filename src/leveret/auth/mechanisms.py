@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from leveret.errors import AmqpError, CommandInvalid, SyntaxFault
 from leveret.wire.fields import decode_table
@@ -30,10 +30,14 @@ class Credentials:
     password: str | None = field(repr=False)
     remote_name: str = ""
     """The name of a user with loopback-only login, if the peer is remote; ``name`` is empty then."""
+    mechanism: str = field(default="", compare=False)  # for the log
 
     def refused_to_remote_peers(self) -> Credentials:
         """The same login as an unknown user, so that neither the reply nor its time depends on the password."""
-        return Credentials("", self.password, self.name)
+        return replace(self, name="", remote_name=self.name)
+
+    def by(self, mechanism: str) -> Credentials:
+        return replace(self, mechanism=mechanism)
 
 
 def offered(has_client_certificate: bool) -> bytes:

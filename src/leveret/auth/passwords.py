@@ -61,7 +61,7 @@ def hash_password(password: str) -> str:
 
 def verify_password(password_hash: str, password: str) -> bool:
     """Whether the hash is of ``password``. Blocks; a hash in an unknown format never matches."""
-    from argon2.exceptions import InvalidHashError, VerificationError
+    from argon2.exceptions import VerificationError
 
     for prefix in RABBITMQ:
         if password_hash.startswith(prefix):
@@ -74,7 +74,7 @@ def verify_password(password_hash: str, password: str) -> bool:
         return False
     try:
         return hasher().verify(password_hash, password)
-    except (VerificationError, InvalidHashError, UnicodeEncodeError):
+    except (VerificationError, ValueError):  # ValueError: not a hash of argon2, or a password with surrogates
         return False
 
 

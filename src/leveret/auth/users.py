@@ -23,6 +23,8 @@ from leveret.auth.passwords import (
 )
 from leveret.errors import NotFound, PreconditionFailed
 
+MOST_CHANGES = 3  # of a secret during one login
+
 
 class Secret:
     """A password: a hash, or the plain text until it is hashed at its first use, or neither (no password login)."""
@@ -174,20 +176,22 @@ class Users:
         """The user, if the password is correct. Blocks for tens of milliseconds: run it in a worker thread.
 
         An unknown user, a user without a password and an empty password (always refused, as in RabbitMQ) take the same
-        time as a wrong password.
+        time as a wrong password. A secret that was replaced meanwhile is verified again: another cell may have hashed
+        the same password.
         """
-        user = self._users.get(name)
-        if user is None or not password:
-            verify_unknown_user(password)
-            return None
-        known = user.secret.verify(password)
-        if known is None:
-            return None
-        current = self._users.get(name)  # the user may have been deleted or changed meanwhile
-        if current is None or current.secret is not user.secret:
-            return None
-        self._verified.remember(name, known, password, now)
-        return current
+        for _ in range(MOST_CHANGES):
+            user = self._users.get(name)
+            if user is None or not password:
+                verify_unknown_user(password)
+                return None
+            known = user.secret.verify(password)
+            current = self._users.get(name)
+            if current is not None and current.secret is user.secret:
+                if known is None:
+                    return None
+                self._verified.remember(name, known, password, now)
+                return current
+        return None
 
     def __len__(self) -> int:
         return len(self._users)

@@ -24,7 +24,7 @@ from leveret.backlog.deadlines import Deadlines
 from leveret.backlog.delayed import DelayedMessages
 from leveret.backlog.lane import Cleared, Lane
 from leveret.backlog.pager import Pager
-from leveret.backlog.scattered_read import ScatteredRead
+from leveret.backlog.scattered_read import ScatteredRead, Wait
 from leveret.backlog.watermarks import Watermarks
 from leveret.message import NEVER, Message
 from leveret.store.deadline_columns import DeadlineColumns
@@ -101,6 +101,11 @@ class Backlog:
         self.pager = None if pages is None else Pager(self, pages, context.queue_memory)
 
     # ---- decided by the queue type
+
+    @property
+    def has_upkeep(self) -> bool:
+        """Whether something is to be done about waiting messages without any consumer, such as to expire them."""
+        return self.deadlines is not None or self.delayed is not None or bool(self.observers)
 
     @property
     def is_paused(self) -> bool:
@@ -190,10 +195,20 @@ class Backlog:
         if not self.alive:
             call()
             return
+        self._watched().add(call)
+
+    def follow_releases(self, call: Callable[[int, int, int], None]) -> Callable[[], None]:
+        """Call back with lane, sequence and number of messages that are gone for good. A purged stretch may contain
+        places that were empty before. Returns a call that ends this."""
+        followers = self._watched().followers
+        followers.append(call)
+        return lambda: followers.remove(call)
+
+    def _watched(self) -> Watermarks:
         if self.watermarks is None:
             self.watermarks = Watermarks(self)
             self.observers.append(self.watermarks.look)
-        self.watermarks.add(call)
+        return self.watermarks
 
     # ---- in
 
@@ -215,7 +230,10 @@ class Backlog:
         for deadline, sequence in left.deadlines:
             assert self.deadlines is not None
             self.deadlines.watch(lane.number, sequence, deadline - ahead)
-        self.touch()
+        if self.has_upkeep:
+            self.touch()
+        else:  # nothing is read before it is asked for: there may be thousands of queues
+            self.account()
 
     def put_back(self, lane: int, sequence: int, count: int, message: Message) -> None:
         """Make a message that was delivered ``count`` times ready again, in its old place."""
@@ -275,11 +293,11 @@ class Backlog:
             self.pager.pages.forget(self.id)
             self.pager.tell_waiting()
 
-    def read_expired(self, lane: Lane, sequences: Sequence[int], take: TakeRead) -> int:
+    def read_expired(self, lane: Lane, sequences: Sequence[int], take: TakeRead, wait: Wait) -> int:
         """Remove messages that are on disk only from their lane; returns how many were still there.
 
         There may be thousands, anywhere in the lane. They are passed to ``take`` as they are read. Until then they keep
-        their places in the log, and are restored after a crash.
+        their places in the log, and are restored after a crash. ``wait``: see ScatteredRead.
         """
         pager = self.pager
         assert pager is not None
@@ -310,7 +328,7 @@ class Backlog:
             pager.reads_expired -= 1
             self.touch()
 
-        ScatteredRead(pager.pages, self.id, lane.number, list(sizes), loaded, over).go_on()
+        ScatteredRead(pager.pages, self.id, lane.number, list(sizes), loaded, over, wait).go_on()
         return len(sizes)
 
     def note_redelivered(self) -> None:

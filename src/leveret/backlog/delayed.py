@@ -36,6 +36,14 @@ class DelayedMessages:
         """The lane, sequence and message of each delayed message."""
         return ((lane, sequence, message) for (lane, sequence), (_, message) in self._kept.items())
 
+    def times(self) -> list[tuple[float, tuple[int, int]]]:
+        """When each delayed message is due, with its lane and sequence."""
+        return [(due, (lane, sequence)) for due, lane, sequence in self._due if (lane, sequence) in self._kept]
+
+    def find(self, lane: int, sequence: int) -> tuple[int, Message]:
+        """The delivery count of a delayed message, and the message."""
+        return self._kept[lane, sequence]
+
     def keep(self, due: float, lane: int, sequence: int, count: int, message: Message) -> None:
         """Hold a message that was delivered ``count`` times until ``due``, or until it expires."""
         due = min(due, message[2].deadline)

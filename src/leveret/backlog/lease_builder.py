@@ -61,10 +61,12 @@ class LeaseBuilder:
     def step(self) -> Next:
         """Take some messages, in the order in which they would be delivered."""
         queue = self._queue
-        if not queue.alive or queue.is_paused or queue.pager is None:
+        if not queue.alive or queue.pager is None:
+            return Next.EMPTY
+        queue.settle_down()
+        if queue.is_paused:
             return Next.EMPTY
         pager, leases = queue.pager, queue.pager.lease_ranges()
-        queue.settle_down()
         number, size = self.number, self.size
         until = number + STEP
         self._next = None

@@ -15,13 +15,15 @@ from leveret.store.pages import Loaded, Pages
 STRETCH = 512  # messages; each is processed after it was read, which takes some time
 STRETCH_BYTES = 1 << 20
 SMALL_GAP = 64  # sequences: reading these unnecessarily is cheaper than a second read
+Wait = Callable[[Callable[[], None]], bool]
 
 
 class ScatteredRead:
     """Reads some messages of one lane. ``take`` is called with messages as they are read, and with the sequences that
-    were not found; ``over`` is called once at the end."""
+    were not found; ``over`` is called once at the end. ``wait(call)`` is called before each read: if it returns True,
+    the read goes on when it calls back."""
 
-    __slots__ = ("_is_reading", "_is_running", "_lane", "_over", "_pages", "_queue", "_take", "_wanted")
+    __slots__ = ("_is_reading", "_is_running", "_lane", "_over", "_pages", "_queue", "_take", "_wait", "_wanted")
 
     def __init__(
         self,
@@ -31,6 +33,7 @@ class ScatteredRead:
         sequences: Sequence[int],
         take: Callable[[list[Loaded], list[int]], None],
         over: Callable[[], None],
+        wait: Wait = lambda _: False,
     ) -> None:
         self._pages = pages
         self._queue = queue
@@ -38,6 +41,7 @@ class ScatteredRead:
         self._wanted = deque(sorted(sequences))
         self._take = take
         self._over = over
+        self._wait = wait
         self._is_reading = False
         self._is_running = False
 
@@ -47,6 +51,9 @@ class ScatteredRead:
             return
         self._is_running = True
         while self._wanted and not self._is_reading:
+            if self._wait(self.go_on):
+                self._is_running = False
+                return
             self._is_reading = True
             first, stop = self._wanted[0], self._stretch_end() + 1
             self._pages.load(self._queue, self._lane, first, stop, STRETCH_BYTES, self._loaded)

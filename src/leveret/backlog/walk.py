@@ -10,7 +10,7 @@ a message leaves its lane and keeps its place in the log until the visitor relea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -28,11 +28,14 @@ COPIED = 4_096  # messages in memory that are copied at once
 
 Visitor = Callable[[int, Waiting], bool]  # (lane, (sequence, delivery count, message)) -> whether it takes the message
 Glance = Callable[[Sequence[int], list[Message]], None]  # (sequences, messages): they stay in the queue
+Position = Mapping[int, int]  # the last sequence that was visited in each lane
+START: Position = {}
 
 
 class Walk:
-    """``first`` and ``stop`` limit the sequences. A caller that takes nothing may pass a ``glance``: it is called with
-    many messages at once, none of them delivered before, instead of ``visit`` with each message."""
+    """``first`` and ``stop`` limit the sequences, ``after`` begins behind the position of an earlier walk, and ``lane``
+    limits the walk to one lane. A caller that takes nothing may pass a ``glance``: it is called with many messages at
+    once, none of them delivered before, instead of ``visit`` with each message."""
 
     def __init__(
         self,
@@ -43,13 +46,17 @@ class Walk:
         glance: Glance | None = None,
         first: int = 0,
         stop: int | None = None,
+        lane: Lane | None = None,
+        after: Position = START,
     ) -> None:
         self._queue = queue
         self._visit = visit
         self._glance = glance
         self._on_progress = on_progress
-        self._first, self._last_stop = first, stop
-        self._lanes = deque(reversed(queue.lanes))
+        self._least, self._last_stop = first, stop
+        self._after = after
+        self._first = first  # the first sequence of the current lane that is visited
+        self._lanes = deque(reversed(queue.lanes) if lane is None else (lane,))
         self._returned: list[Waiting] | None = None  # of the current lane, not visited yet
         self._still_returned: set[int] | None = None  # object ids of those that are still in the lane
         self._at = 0  # the next sequence of the current lane
@@ -60,6 +67,7 @@ class Walk:
         self._is_reading = False
         self.is_over = False
         self.enough = False  # set by the visitor: no more messages in this step
+        self.ends: dict[int, int] = {}  # the last sequence of each lane that was visited completely
 
     def step(self, most: int = STEP) -> bool:
         """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at the end."""
@@ -76,7 +84,9 @@ class Walk:
     def _look(self, lane: Lane, most: int) -> int:
         """Visit the message at this place, if there is one, or several consecutive messages; returns how many."""
         if self._returned is None:
-            self._returned = sorted(lane.returned, key=lambda waiting: -waiting[0])
+            self._first = max(self._least, self._after.get(lane.number, -1) + 1)
+            asked = (waiting for waiting in lane.returned if waiting[0] >= self._first)
+            self._returned = sorted(asked, key=lambda waiting: -waiting[0])
             self._at = max(lane.head, self._first)
             self._stop = lane.tail if self._last_stop is None else min(lane.tail, self._last_stop)
         if self._returned:
@@ -88,6 +98,7 @@ class Walk:
             return 1
         if self._at >= self._stop:
             self._lanes.popleft()
+            self.ends[lane.number] = self._stop - 1
             self._still_returned = None
             self._read.clear()
             self._returned = None

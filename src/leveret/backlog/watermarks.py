@@ -59,16 +59,19 @@ class Mark:
 class Watermarks:
     """The marks of one queue."""
 
-    __slots__ = ("_marks", "_queue", "_unsettled")
+    __slots__ = ("_marks", "_queue", "_unsettled", "followers")
 
     def __init__(self, queue: Backlog) -> None:
         self._queue = queue
+        self.followers: list[Callable[[int, int, int], None]] = []  # get lane, sequence and number of each release
         self._marks: list[Mark] = []
         self._unsettled: list[Callable[[], None]] = []  # marks to create once the number of messages is known
 
     def released(self, lane: int, sequence: int, number: int, size: int) -> None:
         for mark in self._marks[:]:
             mark.released(lane, sequence, number, size)
+        for follower in self.followers:
+            follower(lane, sequence, number)
 
     def add(self, over: Callable[[], None]) -> None:
         """Mark this moment; ``over`` is called once all present messages are gone, immediately if there are none."""

@@ -28,6 +28,7 @@ RESIDENT_CALM = 0.95
 HEADROOM = 64 << 20  # bytes above the resident size at the start that never raise the alarm
 PATIENCE = 60  # checks; there are two per second
 
+ENGINE = "engine"  # the name of the alarm while the engine of the replicated log does not answer
 EXCEEDED = "memory high watermark exceeded"
 Listener = Callable[[str, Mapping[str, object]], None]
 

@@ -3,6 +3,8 @@
 Callers that give the broker work (input of a connection, a timer, a call in the process) call ``wake``, and ``tick``
 follows once in the same iteration of the event loop: it drains the touched queues and writes the output of all
 connections. So a thousand publishes in one read cost one drain and one write.
+
+Length: everything that the objects of a broker share is created here, and a tick reads from top to bottom.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from itertools import count
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.backlog.context import Drainable, MemoryGauge
-from leveret.broker.alarms import Events, MemoryAlarm
+from leveret.broker.alarms import ENGINE, Events, MemoryAlarm
 from leveret.broker.background import BackgroundTasks
+from leveret.broker.cells import Cells
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.leases import LeaseBook
 from leveret.broker.memory_users import Footprint, MemoryUsers
+from leveret.broker.message_sizes import MessageSizes
 from leveret.broker.parameters import GlobalParameters
 from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
@@ -31,9 +35,13 @@ from leveret.broker.rows import AuthRecords
 from leveret.broker.timers import EventLoop, NoLoop, Timers
 from leveret.broker.vhost import QueueRemoval, Vhost
 from leveret.clock import Clock
+from leveret.delivery.consumer_ring import BY_BROKER
+from leveret.delivery.delivery_pause import DeliveryPause
 from leveret.errors import NotFound
 from leveret.logs import get_log
+from leveret.message import NEVER
 from leveret.queues.context import QueueContext, StreamWorkers
+from leveret.queues.discard_counters import DiscardCounters
 from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.types import ExchangeTypes
@@ -42,6 +50,7 @@ from leveret.store.disk import Disk
 from leveret.store.log import GRANTED, Log
 from leveret.store.memory_disk import MemoryDisk
 from leveret.store.pages import Pages
+from leveret.wire.fields import Table
 
 DRAIN_BUDGET = 0.02  # seconds of one tick for deliveries; the remaining queues are first in the next tick
 
@@ -62,6 +71,7 @@ class Broker:
         bounds: Bounds | None = None,
     ) -> None:
         self.node_name = node_name
+        self.announced: Table = {}  # server properties for AMQP clients that the composition root adds
         self.clock = clock
         self.timers = Timers(clock)
         self.log = log
@@ -82,16 +92,19 @@ class Broker:
         self.interceptors = Interceptors(self._forget_routes)
         self.bounds = bounds or Bounds()
         self.routing_work = RoutingWork(self.bounds.steps)
+        self.message_sizes, self.discards = MessageSizes(), DiscardCounters()
         self.awaiting_tick: deque[AwaitsTick] = deque()
         self.exchange_types = ExchangeTypes(secrets.randbits(64))
         self.registry = Registry()
         self.memory_users.watch("connections", self.registry.memory)
         self.vhosts: dict[str, Vhost] = {}
+        self.cells = Cells()
         self.parameters = GlobalParameters(self.record)
         self.background = BackgroundTasks(self.wake, clock.work_time)
         self._under_way = self.background.under_way
         self.plugins = Plugins(self.record)
         self.policies = Policies(self.vhost, self.record, self.background, self.plugins)
+        self.deliveries = DeliveryPause(clock.machine_time, self)
         self.dirty: list[Drainable] = []
         self._unsynced: dict[Drainable, None] = {}
         self.outgoing: list[Outgoing] = []  # connections with output to write
@@ -127,6 +140,9 @@ class Broker:
             stream_workers=self.stream_workers,
             background=self.background,
             callbacks=BrokerCallbacks(self, footprint),
+            deliveries=self.deliveries,
+            discards=self.discards,
+            remote_queues=self.cells.remote_queues,
         )
         vhost = Vhost(
             name,
@@ -180,6 +196,8 @@ class Broker:
         """Write a change of the definitions; a reply to it waits for ``log.issued``."""
         if self._records:
             self.log.record(change)
+            if self.cells.watcher is not None:
+                self.cells.watcher.recorded(change)
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
@@ -225,6 +243,10 @@ class Broker:
         if self.outgoing or self.dirty:
             self.wake()
 
+    @property
+    def is_awaiting(self) -> bool:
+        return bool(self.awaiting or self._unsynced)
+
     def when_granted(
         self, call: Callable[[], None], *, lost: Callable[[], None] = lambda: None, receipt: int | None = None
     ) -> None:
@@ -258,6 +280,7 @@ class Broker:
         waiting, self.awaiting = self.awaiting, {}
         for each in waiting:
             each.lost()
+        self.deliveries.release()
         for vhost in self.vhosts.values():
             for queue in vhost.every_queue():
                 if queue.backlog is not None and queue.backlog.pager is not None:
@@ -286,16 +309,18 @@ class Broker:
         self.routing_work.spent = 0
         self.background.new_tick()
         if self.dirty:
+            if self.deliveries.until is not None:
+                self.deliveries.check()
             touched = self.dirty[:]
             self.dirty.clear()
             work_time = self.clock.work_time
-            end = work_time() + DRAIN_BUDGET
+            end = work_time() + DRAIN_BUDGET if len(touched) > 1 else NEVER  # a lone message needs no clock
             for number, queue in enumerate(touched, 1):
                 try:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - an error in one queue must not stop the others
                     self._events.exception("internal error while delivering", queue=queue.name)
-                if work_time() > end:
+                if end != NEVER and work_time() > end:
                     self.dirty[:0] = touched[number:]  # first in the next tick
                     break
         if self._under_way:
@@ -313,6 +338,39 @@ class Broker:
             self.awaiting_tick.popleft().resume_in_tick()
         if self.awaiting_tick or self.dirty or self.outgoing or self.log.issued != self.flushed:
             self.wake()
+
+    # ---- pausing
+
+    def pause_deliveries(self, reason: str) -> None:
+        """Deliver nothing from any queue, and block publishers, until ``resume_deliveries``. Messages are accepted and
+        settled as before; basic.get waits."""
+        self.deliveries.begin(reason)
+
+    def resume_deliveries(self, until: float | None = None) -> None:
+        """Deliver, and pause again if this is not called once more before ``until`` (``Clock.machine_time``)."""
+        self.deliveries.end(until)
+
+    def stop_deliveries(self, reason: str) -> None:
+        """Deliver nothing any more: another node leads."""
+        self.deliveries.begin_final(reason)
+
+    def deliveries_paused(self, reason: str) -> None:
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                queue.consumers.paused |= BY_BROKER
+        if not self.deliveries.is_final:  # else publishers are blocked by another alarm
+            self.set_alarm(ENGINE, reason)
+
+    def deliveries_resumed(self) -> None:
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                queue.consumers.paused &= ~BY_BROKER
+                if queue.consumers.total:
+                    queue.touch()
+            for reply_queue in vhost.reply_queues.values():
+                reply_queue.touch()
+        self.set_alarm(ENGINE, None)
+        self.wake()
 
     # ---- alarms
 

@@ -15,6 +15,7 @@ from leveret.broker.access import UserAccess
 from leveret.broker.permission_rules import GENERATED_NAME, NO_ARGUMENTS, Arguments, Operation
 from leveret.broker.publish_rules import further_keys
 from leveret.broker.vhost import Vhost
+from leveret.broker.vhost_metadata import with_queue_type
 from leveret.delivery.consumer import Holder
 from leveret.delivery.unacked import Unacked
 from leveret.errors import AccessRefused
@@ -92,7 +93,11 @@ class Caller:
     ) -> DeclaredQueue:
         """Without a name the queue gets a generated name."""
         self.access.check("declare queue", name or GENERATED_NAME, arguments=arguments)
-        return self.vhost.declare_queue(name, arguments=arguments, owner=self.owner, **flags)
+        is_bound = bool(flags.get("exclusive") or flags.get("auto_delete"))
+        durable = bool(flags.get("durable"))
+        arguments = with_queue_type(self.vhost, name, arguments or {}, durable=durable, is_bound_to_client=is_bound)
+        home = self.vhost.cells.home_of_new(self.vhost, name, arguments, is_bound_to_client=is_bound)
+        return self.vhost.declare_queue(name, arguments=arguments, owner=self.owner, home=home, **flags)
 
     def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> DeclaredQueue:
         """An existing queue, for consuming, getting, browsing or another operation that this user is allowed to do."""
@@ -112,13 +117,19 @@ class Caller:
 
     def bind(self, binding: Binding) -> bool:
         """False if the binding exists already."""
-        self._check_binding("bind queue" if binding.destination.kind == "queue" else "bind exchange", binding)
+        self.check_binding(binding)
         return self.vhost.bind(binding)
+
+    def check_binding(self, binding: Binding) -> None:
+        self._check_binding("bind queue" if binding.destination.kind == "queue" else "bind exchange", binding)
 
     def unbind(self, binding: Binding) -> bool:
         """False if there is no such binding."""
-        self._check_binding("unbind queue" if binding.destination.kind == "queue" else "unbind exchange", binding)
+        self.check_unbinding(binding)
         return self.vhost.unbind(binding)
+
+    def check_unbinding(self, binding: Binding) -> None:
+        self._check_binding("unbind queue" if binding.destination.kind == "queue" else "unbind exchange", binding)
 
     def _check_binding(self, operation: Operation, binding: Binding) -> None:
         destination = binding.destination

@@ -26,13 +26,16 @@ class ExchangeCounters:
 
 
 class VhostCounters:
-    """Queues declared, created and deleted, and the totals of deleted queues and exchanges and of closed channels."""
+    """Queues declared, created and deleted, and the totals of deleted queues and exchanges, and of closed channels and
+    connections."""
 
     __slots__ = (
         "confirm_wanted",
         "confirmed",
         "past_exchanges",
         "past_queues",
+        "past_received",
+        "past_sent",
         "queues_created",
         "queues_declared",
         "queues_deleted",
@@ -44,12 +47,17 @@ class VhostCounters:
         self.queues_deleted = 0
         self.past_queues = QueueCounters()
         self.past_exchanges = ExchangeCounters()
+        self.past_received = self.past_sent = 0  # bytes of closed connections
         self.confirm_wanted = 0  # publishes on closed channels in confirm mode
         self.confirmed = 0  # of these publishes: confirmed or rejected
 
     def queue_gone(self, counters: QueueCounters) -> None:
         self.queues_deleted += 1
         self.past_queues.absorb(counters)
+
+    def connection_gone(self, received: int, sent: int) -> None:
+        self.past_received += received
+        self.past_sent += sent
 
     def channel_gone(self, confirms: Confirms) -> None:
         self.confirm_wanted += confirms.issued

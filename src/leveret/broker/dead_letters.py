@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from leveret.broker.publish_rules import carbon_copies, readable_properties
 from leveret.broker.publishes import Origin, deliver
-from leveret.broker.remote_writes import RoutedRun, write_remotely
+from leveret.broker.remote_writes import RoutedRun, send_on
 from leveret.broker.routes import Route, RouteCache
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, LeveretError
-from leveret.logs import get_log
+from leveret.logs import LogInterval, get_log
 from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import NOWHERE, REJECTED, DeadLetterTo, DeadMessage
@@ -43,6 +43,7 @@ FIRST_REASON = "x-first-death-reason"
 FIRST_DEATH = ("x-first-death-queue", FIRST_REASON, "x-first-death-exchange")
 MOST_ADDRESSES = 1024
 MOST_LOGGED_CYCLES = 1024
+BETWEEN_LINES = 60.0  # seconds between two log lines about dropped messages
 
 
 class Letter(NamedTuple):
@@ -53,6 +54,19 @@ class Letter(NamedTuple):
     address: Address
     traits: Traits
     is_for_all: bool  # valid for every message with the same header frame
+
+
+class Place(NamedTuple):
+    """The place of consecutive messages in their old queue. ``size``: bytes of their contents."""
+
+    lane: int
+    sequence: int
+    number: int
+    size: int
+
+    def leave(self, queue: ClassicQueue) -> None:
+        if self.sequence != NOWHERE:
+            queue.release(*self)
 
 
 class DeadLetters:
@@ -70,6 +84,7 @@ class DeadLetters:
         self._last_headers: tuple[tuple[object, ...], bytes] = ((), b"")  # the last encoded headers, and their key
         self._logged_cycles: set[str] = set()  # queues for which a cycle was logged
         self._log = get_log("broker")
+        self._lines = LogInterval(BETWEEN_LINES)
 
     def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
         """Republish each message and remove it from its queue: after a crash both have happened, or neither."""
@@ -78,7 +93,7 @@ class DeadLetters:
         with self._vhost.queue_context.log.group():
             for stretch in alike(messages):
                 if self._forward(queue, reason, target, stretch):
-                    leave_together(queue, stretch)
+                    place_of(stretch).leave(queue)
 
     def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, stretch: list[DeadMessage]) -> bool:
         """Whether these messages can leave the queue now."""
@@ -95,7 +110,7 @@ class DeadLetters:
         if len(leaving) == len(stretch):
             return True
         for dead in leaving:
-            leave_together(queue, [dead])
+            place_of([dead]).leave(queue)
         return False
 
     def _deliver(self, queue: ClassicQueue, letter: Letter, stretch: list[DeadMessage]) -> bool:
@@ -108,16 +123,25 @@ class DeadLetters:
         if not letter.route.answers_later:
             deliver(letter.route, log, run, size, False, origin=Origin.BROKER)
             return True
-        routed = RoutedRun(letter.route, run, size, False)
+        if stretch[0].sequence == NOWHERE and queue.departures is not None and queue.departures.are_full:
+            if self._lines.is_due(self._clock.now()):
+                reason = "too many are on their way to another cell"
+                self._log.warning("dead letters of rejected publishes dropped", queue=queue.name, reason=reason)
+            return True
+        self._send_on(queue, RoutedRun(letter.route, run, size, False), place_of(stretch))
+        return False
+
+    def _send_on(self, queue: ClassicQueue, run: RoutedRun, place: Place) -> None:
+        """The messages keep their places until the other cell has the copies; the originals are not kept."""
+        log = self._vhost.queue_context.log
 
         def written() -> None:
             with log.group():
-                deliver(routed.local(), log, run, size, False, origin=Origin.BROKER)
+                deliver(run.local(), log, run.messages, run.size, False, origin=Origin.BROKER)
                 if queue.alive:
-                    leave_together(queue, stretch)
+                    place.leave(queue)
 
-        write_remotely(self._vhost, [routed], written)
-        return False
+        send_on(self._vhost, queue, run, written)
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message
@@ -301,7 +325,6 @@ def alike(deaths: Sequence[DeadMessage]) -> Iterator[list[DeadMessage]]:
         yield stretch
 
 
-def leave_together(queue: ClassicQueue, stretch: list[DeadMessage]) -> None:
+def place_of(stretch: list[DeadMessage]) -> Place:
     lane, sequence, _ = stretch[0]
-    if sequence != NOWHERE:
-        queue.release(lane, sequence, len(stretch), sum([len(dead.message[0]) for dead in stretch]))
+    return Place(lane, sequence, len(stretch), sum([len(dead.message[0]) for dead in stretch]))

@@ -7,6 +7,9 @@ reclaim, paging and backup include them. They are created when first needed.
 - ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/hold.py)
 - ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (queues/duplicates.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
+- ``amq.leveret.outbox.<id>``: rows of a Spark batch for a queue of another cell (pipeline/outboxes.py)
+- ``amq.leveret.received.<cell>.<id>``: how much of an outbox was received (pipeline/transfers.py)
+- ``amq.leveret.moving.<queue>``: the copy of a queue that is being moved to this cell (cells/queue_copy.py)
 """
 
 from __future__ import annotations
@@ -31,6 +34,9 @@ SCHEDULE = f"{PREFIX}schedule"
 HELD = f"{PREFIX}held."
 SEEN = f"{PREFIX}seen."
 STAGE = f"{PREFIX}stage."
+OUTBOX = f"{PREFIX}outbox."
+RECEIVED = f"{PREFIX}received."
+MOVING = f"{PREFIX}moving."
 
 
 class InternalQueues:
@@ -95,7 +101,7 @@ class InternalQueues:
             self._vhost.schedules.open(id_)
         elif watched != name and watched.isdecimal():
             self._traces[int(watched)] = self._trace(id_, name)
-        elif name.startswith((HELD, STAGE)):
+        elif name.startswith((HELD, STAGE, OUTBOX, RECEIVED, MOVING)):
             self.open(name, QueueOptions(), self._vhost.queue_context, id_)
         else:
             raise StoreError(f"unknown internal queue '{name}': this version does not support it")
@@ -106,6 +112,10 @@ class InternalQueues:
             self._vhost.record(Drop(QueueRow, (queue.id,)))
         del self.queues[name]
         queue.die()
+
+    def release(self, name: str) -> ClassicQueue:
+        """The queue becomes an ordinary one of the virtual host."""
+        return self.queues.pop(name)
 
     def remove_all(self) -> None:
         """Remove the internal queues of a deleted virtual host; its other queues are gone already."""

@@ -95,7 +95,9 @@ class LeaseBook:
         if queue.has_offsets:
             raise PreconditionFailed(f"{which} is a stream and has no leases: read it by offsets")
         if self._broker.pages is None or not _can_lease(queue):
-            raise PreconditionFailed(f"{which} cannot be leased, nothing is on disk: start the broker with --data-dir")
+            raise PreconditionFailed(
+                f"{which} cannot be leased, nothing is on disk: start the broker with data_dir set"
+            )
         if not queue.stored:
             raise PreconditionFailed(f"{which} cannot be leased, it is not durable: declare it durable, not exclusive")
         if queue.options.groups:
@@ -309,6 +311,7 @@ class LeaseBook:
         lease = Lease(consumer, queue, number, facts.messages, facts.bytes, facts.since)
         lease.runs = facts.runs
         lease.held, lease.held_bytes = restore_lease(_backlog(queue), lease.runs)
+        _backlog(queue).touch()
         self._enter(queue, consumer, reader)
         if number <= reader.committed.number:
             self._settle(queue, [lease], lambda: None)

@@ -133,6 +133,7 @@ class LocalSession:
         else:
             route.lead_to(vhost.live_queues(vhost.route(source, keys, fields).queues))
         run: list[Message] = [(content, address, traits)]
+        vhost.message_sizes.lengths[len(content)] += 1
         (outcome,) = publish_run(route, vhost.queue_context.log, run, len(content), traits.deadline != NEVER)
         if outcome.is_rejected:
             raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")

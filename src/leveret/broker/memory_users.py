@@ -141,10 +141,6 @@ class Footprint:
     def count(self, size: int) -> None:
         self._share.hold(self._vhost, size)
 
-    def add(self, what: str, size: int) -> None:
-        self.refuse(what, size)
-        self.count(size)
-
     def forget(self) -> None:
         """Release the memory of a deleted virtual host."""
         self._share.forget(self._vhost)

@@ -92,7 +92,7 @@ class MessageTraces:
         self._traces: OrderedDict[int, MessageTrace] = OrderedDict()
         self._by_place: dict[Where, MessageTrace] = {}
         self._by_message_id: dict[str, MessageTrace] = {}  # the latest trace with that ID
-        self.forgotten = 0  # traces discarded because of the limits
+        self.discarded = 0  # traces discarded because of the limits
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class MessageTraces:
         if message_id:
             self._by_message_id[message_id] = trace
         while self._traces and (len(self._traces) > self._most or self.bytes > self._most_bytes):
-            self.forgotten += 1
+            self.discarded += 1
             self._remove(next(iter(self._traces.values())))
         return trace
 

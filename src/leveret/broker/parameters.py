@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 COMPONENT = "global-parameter"
 NO_VHOST = ""
+SLOT_TABLES = "sharding"  # the component of the tables of slots, which all cells have
+LEFT_CELLS = "leveret_left_cells"  # a global parameter: nodes that get no shards
 CLUSTER_ID = "internal_cluster_id"  # RabbitMQ's name; tools use it to distinguish clusters
 
 

@@ -38,6 +38,7 @@ Operation = Literal[
     "declare queue",
     "delete queue",
     "pause queue",
+    "move queue",
     "look at queue",
     "bind queue",
     "unbind queue",
@@ -48,6 +49,7 @@ Operation = Literal[
     "browse",
     "delete messages",
     "move messages",
+    "receive moved messages",
     "publish",
     "list scheduled messages",
     "cancel scheduled message",
@@ -202,6 +204,7 @@ RULES: dict[Operation, tuple[Rule, ...]] = {
     "declare queue": (CONFIGURE_QUEUE, Rule("", _dead_letters)),
     "delete queue": (CONFIGURE_QUEUE,),
     "pause queue": (CONFIGURE_QUEUE,),
+    "move queue": (CONFIGURE_QUEUE,),
     "look at queue": (_on("any", "queue"),),
     "bind queue": (WRITE_QUEUE, READ_SOURCE, SOURCE_TOPICS),
     "unbind queue": (WRITE_QUEUE, READ_SOURCE, SOURCE_TOPICS),
@@ -212,6 +215,7 @@ RULES: dict[Operation, tuple[Rule, ...]] = {
     "browse": (READ_QUEUE,),
     "delete messages": (READ_QUEUE,),
     "move messages": (READ_QUEUE, WRITE_DEFAULT),
+    "receive moved messages": (WRITE_QUEUE, WRITE_DEFAULT),  # from a queue of another virtual host
     "publish": (WRITE_EXCHANGE, TOPICS),
     "list scheduled messages": (Rule(f"read queue {SCHEDULE}", lambda vhost, of: (Need("read", "queue", SCHEDULE),)),),
     "cancel scheduled message": (

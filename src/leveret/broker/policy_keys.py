@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from leveret.errors import PreconditionFailed
+from leveret.queues.leader_locator import LOCATORS
 from leveret.queues.options import QueueOptions
 
 About = Literal["queues", "exchanges", "nothing"]
@@ -83,6 +84,7 @@ def _limit(name: str, smallest: int, *, for_operators: bool = True) -> PolicyKey
 WITH_TARGET = {"x-dead-letter-exchange": ""}
 WITH_DELAY = {"x-delayed-retry-min": 1}
 WITH_DUPLICATES = {"x-message-deduplication": True}
+LOCATOR_KEY = "queue-leader-locator"
 ACTIVEMQ_STRATEGIES = ("shared", "individual")
 RABBITMQ_STRATEGIES = ("at-most-once", "at-least-once")  # Leveret always uses the second
 
@@ -123,6 +125,8 @@ _KEYS = [
     PolicyKey("pending-message-limit", "queues", whole()),
     # The disk.
     PolicyKey("durability", "queues", one_of("fsync", "os")),
+    # The cell of a new queue.
+    PolicyKey(LOCATOR_KEY, "queues", one_of(*LOCATORS)),
     # Exchanges.
     PolicyKey("alternate-exchange", "exchanges", text, argument="alternate-exchange"),
     PolicyKey("shards-per-node", "exchanges", whole(0, MOST_SHARDS)),
@@ -146,7 +150,6 @@ _KEYS = [
             "ha-sync-mode",
             "initial-cluster-size",
             "max-segment-size",
-            "queue-leader-locator",
             "queue-master-locator",
             "queue-mode",
             "queue-version",
@@ -179,11 +182,18 @@ def _known(name: str, operator: bool) -> PolicyKey:
         raise PreconditionFailed(f"'{name}' cannot be set by a policy: declare the queue with the argument 'x-{name}'")
     key = KEYS.get(name)
     if key is None:
-        raise PreconditionFailed(f"'{name}' is not a recognised policy setting; known are {', '.join(sorted(KEYS))}")
+        raise PreconditionFailed(f"'{name}' is not a recognised policy setting; {_nearest(name)}")
     if operator and not key.for_operators:
         known = ", ".join(sorted(key.name for key in _KEYS if key.for_operators))
         raise PreconditionFailed(f"'{name}' is not a recognised operator policy setting; known are {known}")
     return key
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches  # needed for this error only
+
+    near = get_close_matches(name[:LONGEST_TEXT], KEYS, 1)
+    return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(sorted(KEYS))}"
 
 
 def _complaint_of_options(key: PolicyKey, value: object) -> Complaint:

@@ -14,7 +14,7 @@ Tracing wraps this: the tracer of a virtual host is called before and after a ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import NamedTuple
@@ -42,6 +42,17 @@ class Outcome(NamedTuple):
     number: int
     receipt: int = GRANTED  # of the broker's log
     is_rejected: bool = False  # by at least one queue
+
+
+def rejected_places(outcomes: Iterable[Outcome]) -> list[int]:
+    """The places of the rejected messages in the run with these outcomes."""
+    places: list[int] = []
+    at = 0
+    for number, _, is_rejected in outcomes:
+        if is_rejected:
+            places += range(at, at + number)
+        at += number
+    return places
 
 
 def write_run(queues: Sequence[Queue], log: Log, run: list[Message], size: int, timed: bool) -> int:

@@ -1,8 +1,9 @@
 """Jobs on the messages of a queue: browse, copy, move, delete and redrive.
 
 A job walks through the queue (backlog/walk.py), a few hundred messages per tick, and reports its progress:
-``looked_at``, ``done``, ``skipped``. A move settles and publishes a message in one group of the log, so that after a
-crash it is in one of the two queues. A job ends when its queue is deleted.
+``examined``, ``done``, ``skipped``. A move settles and publishes a message in one group of the log, so that after a
+crash it is in one of the two queues. A message for a queue of another cell keeps its place until it has arrived there
+(broker/remote_writes.py). A job ends when its queue is deleted.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leveret.backlog.lane import Waiting
-from leveret.backlog.walk import STEP
+from leveret.backlog.walk import START, STEP, Position
 from leveret.broker.background import BackgroundTasks
 from leveret.broker.dead_letter_paths import DeadLetterPaths
 from leveret.broker.dead_letters import DEATHS, FIRST_DEATH
 from leveret.broker.publish_rules import readable_properties
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.routes import Route
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
@@ -32,6 +34,7 @@ from leveret.wire.content_edit import long, spliced
 REDRIVEN = "x-redrive-count"
 MOST_REDRIVES = 10
 MOST_BYTES = 4 << 20  # of content in one step, which is one group of the log
+MOST_UNANSWERED = 1_000  # messages on their way to other cells
 
 Filter = Callable[[Message], bool]
 
@@ -56,6 +59,7 @@ class Scope(NamedTuple):
 
     ``places`` selects single messages, by lane and sequence. ``step_bytes``: content per step; less for a filter that
     reads bodies. ``is_tired`` is called after each filtered message and returns whether this step should end.
+    ``after``: the position of an earlier job, where this one begins.
     """
 
     only: Filter | None = None
@@ -64,6 +68,7 @@ class Scope(NamedTuple):
     places: frozenset[tuple[int, int]] | None = None
     step_bytes: int = MOST_BYTES
     is_tired: Callable[[], bool] | None = None
+    after: Position = START
 
 
 class Job:
@@ -73,19 +78,21 @@ class Job:
 
     def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, scope: Scope | None = None) -> None:
         self.queue = queue
-        self.looked_at = 0
+        self.examined = 0
         self.done = 0
         self.skipped = 0  # selected, but could not be processed
         self.is_over = False
         self._bytes = 0  # of content in this step
-        self._only, self._limit, self._on_done, self._places, self._step_bytes, self._is_tired = scope or Scope()
+        self._unanswered = 0  # messages on their way to other cells
+        scope = scope or Scope()
+        self._only, self._limit, self._on_done, self._places, self._step_bytes, self._is_tired, after = scope
         self._background = background
         if queue.has_offsets and self.takes:
             raise PreconditionFailed(
                 f"messages of stream '{queue.name}' in vhost '{queue.vhost}' cannot be moved or deleted: copy "
                 "them, and let retention remove them"
             )
-        self._walk = queue.walk(self._meet, lambda: background.send(self))
+        self._walk = queue.walk(self._meet, lambda: background.send(self), after)
 
     def start(self) -> None:
         self.queue.settle_down()
@@ -96,14 +103,15 @@ class Job:
             self._end()
 
     def step(self) -> bool:
-        if self.is_over:
+        if self.is_over or self._unanswered >= MOST_UNANSWERED:
             return False
         self._bytes = 0
         with self.queue.context.log.group():
             goes_on = self._walk.step(self.pace())
         self.queue.account()
         if self._walk.is_over or self.done == self._limit:
-            self._end()
+            if not self._unanswered:
+                self._end()
             return False
         return goes_on
 
@@ -111,6 +119,27 @@ class Job:
         """Remove a message that the walk has taken."""
         assert self.queue.backlog is not None
         self.queue.backlog.release(lane, sequence, 1, len(message[0]))
+
+    def publish(self, vhost: Vhost, exchange: str, key: str, message: Message, sent: Callable[[], None]) -> bool:
+        """Publish a message to other queues; ``sent`` is called when all have it, at once or later. False if none
+        accepts it."""
+        self._unanswered += 1
+        is_later = False
+
+        def answered() -> None:
+            self._unanswered -= 1
+            if self.queue.alive:
+                sent()
+            if is_later:
+                self.queue.account()
+                self._background.send(self)
+
+        is_sent = publish_elsewhere(vhost, exchange, key, message, self.queue, answered)
+        is_later = True
+        self._unanswered -= not is_sent
+        if self._unanswered >= MOST_UNANSWERED:
+            self._walk.enough = True
+        return is_sent
 
     def pace(self) -> int:
         """How many messages this step may visit."""
@@ -125,7 +154,7 @@ class Job:
         if self.is_over or self.done == self._limit:
             self._walk.enough = True
             return False
-        self.looked_at += 1
+        self.examined += 1
         if self._places is not None and (lane, waiting[0]) not in self._places:
             return False
         self._bytes += len(waiting[2][0])
@@ -158,6 +187,19 @@ class Browse(Job):
     def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, scope: Scope | None = None) -> None:
         super().__init__(queue, background, scope)
         self.found: list[Seen] = []
+        self._position = dict(START if scope is None else scope.after)
+
+    @property
+    def position(self) -> Position:
+        """The last message that was examined in each lane: another job can continue there."""
+        return self._position | self._walk.ends
+
+    def _meet(self, lane: int, waiting: Waiting) -> bool:
+        before = self.examined
+        leaves = super()._meet(lane, waiting)
+        if self.examined > before:
+            self._position[lane] = waiting[0]
+        return leaves
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         sequence, tries, message = waiting
@@ -197,15 +239,18 @@ class Forward(Job):
     def meet(self, lane: int, waiting: Waiting) -> bool:
         message = waiting[2]
         key = message[1].key if self._key is None else self._key
-        is_sent = publish_elsewhere(self._vhost, self._exchange.name, key, message, self.queue)
+
+        def sent() -> None:
+            if not self._keeps:
+                self.release(lane, waiting[0], message)
+
+        is_sent = self.publish(self._vhost, self._exchange.name, key, message, sent)
         if self._vhost.work.is_spent:
             self._walk.enough = True
         if not is_sent:
             self.skipped += 1
             return False
         self.done += 1
-        if not self._keeps:
-            self.release(lane, waiting[0], message)
         return not self._keeps
 
 
@@ -268,11 +313,11 @@ class Redrive(Job):
         self.origins[origin] += 1
         if not self._dry_run:
             content = spliced(message[0], {REDRIVEN: long(count + 1)}, without=(DEATHS, *FIRST_DEATH))
-            if not publish_elsewhere(self._vhost, "", origin, (content, message[1], message[2]), self.queue):
+            fresh = (content, message[1], message[2])
+            if not self.publish(self._vhost, "", origin, fresh, lambda: self.release(lane, sequence, message)):
                 self.origins[origin] -= 1
                 self.skipped += 1
                 return False
-            self.release(lane, sequence, message)
         self.done += 1
         return not self._dry_run
 
@@ -287,21 +332,35 @@ class Redrive(Job):
         return True
 
 
-def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: DeclaredQueue) -> bool:
+def publish_elsewhere(
+    vhost: Vhost, exchange: str, key: str, message: Message, away_from: DeclaredQueue, sent: Callable[[], None]
+) -> bool:
     """Publish the message again, with its priority and persistence. False if no queue except ``away_from`` accepts it,
-    or if routing it takes too many steps."""
+    or if routing it takes too many steps. ``sent`` is called when all queues have it."""
     content, address, traits = message
     try:
         routed = vhost.route(vhost.exchange(exchange), (key,), selectable(readable_properties(message)))
     except RoutingRefused:
         return False
-    queues = [
-        queue for queue in vhost.live_queues(routed.queues) if queue is not away_from and queue.remote_log is None
-    ]
+    queues = [queue for queue in vhost.live_queues(routed.queues) if queue is not away_from]
     if not queues:
         return False
     to = Address(exchange, key, address.channel, address.frame_max)
     fresh = traits if traits.deadline == NEVER else Traits(persistent=traits.persistent, priority=traits.priority)
     moved: list[Message] = [(content, to, fresh)]
-    outcomes = deliver(Route(queues), vhost.queue_context.log, moved, len(content), False, origin=Origin.BROKER)
-    return not outcomes[0].is_rejected
+    run = RoutedRun(Route(queues), moved, len(content), False)
+    if run.route.answers_later:
+        write_remotely(vhost, [run], lambda: None if _finish(vhost, run, sent) else sent())
+        return True
+    return _finish(vhost, run, sent)
+
+
+def _finish(vhost: Vhost, run: RoutedRun, sent: Callable[[], None]) -> bool:
+    """Pass the message to the queues of this broker, in one group of the log with its removal. False if they reject
+    it."""
+    log, route = vhost.queue_context.log, run.local()
+    with log.group():
+        if route.queues and deliver(route, log, run.messages, run.size, run.timed, origin=Origin.BROKER)[0].is_rejected:
+            return False
+        sent()
+    return True

@@ -20,6 +20,7 @@ class LiveConnection(Protocol):
 
     name: str
     vhost: Vhost  # None until connection.open
+    is_link: bool  # the client is another cell
 
     def unblock(self) -> None:
         """All alarms are cleared: handle the publishes that were held back."""
@@ -65,6 +66,7 @@ class Registry:
         self.connections: dict[LiveConnection, None] = {}
         self.opened = self.closed = 0  # connections, counted once connection.open was received
         self.channels_opened = self.channels_closed = 0
+        self._link_channels = 0  # of other cells, which have no user: they are not counted as those of clients
         self.past_received = self.past_sent = 0  # bytes, of closed connections
         self._per_user: Counter[str] = Counter()
         self._per_vhost: Counter[str] = Counter()
@@ -85,17 +87,19 @@ class Registry:
 
     def memory(self) -> int:
         """Approximate bytes used by connections and channels, including partially received frames."""
-        channels = self.channels_opened - self.channels_closed
+        channels = self.channels_opened - self.channels_closed + self._link_channels
         partial = sum([connection.held_input() for connection in self.connections])
         return len(self.connections) * PER_CONNECTION + channels * PER_CHANNEL + partial
 
     def note_traffic(self, received: int, sent: int) -> None:
-        """Add the traffic of a closed connection."""
+        """Add the traffic of a connection that is closed, or served by another cell."""
         self.past_received += received
         self.past_sent += sent
 
     def enter(self, user: str, user_limit: int | None, vhost: str, vhost_limit: int | None) -> None:
-        """A connection opened a vhost; NotAllowed if a connection limit is reached."""
+        """A connection opened a vhost; NotAllowed if a connection limit is reached. Links have no user."""
+        if not user:
+            return
         if user_limit is not None and self._per_user[user] >= user_limit:
             raise NotAllowed(f"access refused for user '{user}': user connection limit ({user_limit}) is reached")
         if vhost_limit is not None and self._per_vhost[vhost] >= vhost_limit:
@@ -107,6 +111,8 @@ class Registry:
         self._per_vhost[vhost] += 1
 
     def leave(self, user: str, vhost: str) -> None:
+        if not user:
+            return
         self.closed += 1
         self._per_user[user] -= 1
         self._per_vhost[vhost] -= 1
@@ -114,12 +120,18 @@ class Registry:
         self._per_vhost += Counter()
 
     def open_channel(self, user: str, limit: int | None) -> None:
+        if not user:
+            self._link_channels += 1
+            return
         if limit is not None and self._channels_per_user[user] >= limit:
             raise NotAllowed(f"number of channels opened for user '{user}' has reached the maximum allowed ({limit})")
         self.channels_opened += 1
         self._channels_per_user[user] += 1
 
     def close_channel(self, user: str) -> None:
+        if not user:
+            self._link_channels -= 1
+            return
         self.channels_closed += 1
         self._channels_per_user[user] -= 1
         if not self._channels_per_user[user]:

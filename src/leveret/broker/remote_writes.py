@@ -1,5 +1,4 @@
-"""Writes of the broker itself to queues that answer later (delivery/receipts.py): dead letters, scheduled messages and
-committed stages.
+"""Writes of the broker itself to queues that answer later (delivery/receipts.py): dead letters and scheduled messages.
 
 A client whose message is refused gets a nack and publishes it again. These writes have no client: the broker keeps the
 original until every such queue has its copy, and repeats a write that was refused or lost. After that, the queues of
@@ -14,14 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.routes import Route
-from leveret.delivery.receipts import PendingPublish, Unattended
+from leveret.delivery.receipts import CREDIT, PendingPublish, Unattended
 from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.message import Message
+from leveret.queues.departures import Departures
 from leveret.queues.queue import Queue
 
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
+    from leveret.queues.classic import ClassicQueue
 
 RETRY_AFTER = 1.0  # seconds; doubled by each further failure
 LONGEST_RETRY = 60.0
@@ -34,6 +35,9 @@ class RoutedRun(NamedTuple):
     messages: list[Message]
     size: int
     timed: bool
+
+    def only(self, messages: list[Message]) -> RoutedRun:
+        return self._replace(messages=messages, size=sum([len(message[0]) for message in messages]))
 
     def local(self) -> Route:
         """The queues of this broker."""
@@ -62,7 +66,7 @@ class RemoteWrite(Unattended):
             self._write(queue, pending)
         except LeveretError as problem:  # for example, the store is read-only
             get_log("broker").warning("write to a queue failed", queue=self._name, reason=str(problem))
-            pending.is_rejected = True
+            pending.reject()
         pending.resolve(True)
 
     def _write(self, queue: Queue, pending: PendingPublish) -> None:
@@ -77,6 +81,8 @@ class RemoteWrite(Unattended):
         if not publish.is_rejected:
             self._done()
             return
+        if self._run is not None:
+            self._run = self._run.only([self._run.messages[place] for place in sorted(publish.rejected)])
         context = self._vhost.queue_context
         context.schedule(context.now() + self._pause, self.start)
         self._pause = min(self._pause * 2, LONGEST_RETRY)
@@ -106,6 +112,22 @@ def write_remotely(vhost: Vhost, runs: Sequence[RoutedRun], done: Callable[[], N
     left = len(writes)
     for write in writes:
         write.start()
+
+
+def send_on(vhost: Vhost, queue: ClassicQueue, run: RoutedRun, done: Callable[[], None]) -> None:
+    """Pass on messages that have left the lanes of their queue and keep their places there until ``done``."""
+    if queue.departures is None:
+        queue.departures = Departures(queue)
+    departures, credits = queue.departures, len(run.messages) + run.size // CREDIT
+    departures.begin(credits)
+
+    def written() -> None:
+        try:
+            done()
+        finally:
+            departures.end(credits)
+
+    write_remotely(vhost, [run], written)
 
 
 def when_settled(vhost: Vhost, queue: Queue, done: Callable[[], None]) -> None:

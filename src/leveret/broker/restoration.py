@@ -23,18 +23,21 @@ from leveret.broker.parameters import NO_VHOST
 from leveret.broker.plugins import COMPONENT as PLUGIN
 from leveret.broker.rows import POLICY_COMPONENTS, policy_facts
 from leveret.broker.tracing import resume_tracing
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import HOME, Vhost
+from leveret.broker.vhost_cells import COMPONENT as CELL
+from leveret.broker.vhost_cells import follow_placement
 from leveret.errors import LeveretError, PreconditionFailed, StoreError
 from leveret.logs import get_log
 from leveret.queues.declared_queue import Declaration, DeclaredQueue
+from leveret.queues.leader_locator import without_unknown
 from leveret.queues.queue_types import make_queue
 from leveret.queues.stream import StreamQueue
-from leveret.queues.stream_options import SEGMENT_BYTES
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
 from leveret.store.disk import Disk
 from leveret.store.pages import Loaded
-from leveret.store.stream_files import StreamFiles, StreamRun, left_streams
+from leveret.store.stream_files import SEGMENT_BYTES, StreamFiles, StreamRun, left_streams
+from leveret.store.stream_log import microseconds
 from leveret.wire.fields import Table, decode_table
 
 READ_BYTES = 4 << 20
@@ -46,7 +49,7 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
         broker.add_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
     for user in rows.users:
         with _skipped_if_invalid("user", user=user.name):
-            _restore_user(broker, user, default_password if user.name == default_user else None)
+            restore_user(broker, user, default_password if user.name == default_user else None)
     for rule in rows.permissions:
         with _skipped_if_invalid("permission", user=rule.user, vhost=rule.vhost):
             broker.permissions.set(*rule)
@@ -57,7 +60,7 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
         if parameter.component == PLUGIN:
             continue
         with _skipped_if_invalid(parameter.component, vhost=parameter.vhost, name=parameter.name):
-            _restore_parameter(broker, parameter)
+            restore_parameter(broker, parameter)
     broker.reserve_ids(rows.highest_queue)
     _restore_topology(broker, rows)
     resume_tracing(broker)
@@ -65,7 +68,7 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
     broker.plugins.restore(row.name for row in rows.parameters if row.component == PLUGIN)
 
 
-def _restore_user(broker: Broker, user: UserRow, configured_password: str | None) -> None:
+def restore_user(broker: Broker, user: UserRow, configured_password: str | None) -> None:
     secret = Secret(user.password_hash, configured_password if user.is_pending else None)
     tags = tuple(user.tags.split(",") if user.tags else ())
     fault = broker.users.restore(User(user.name, tags, user.max_connections, user.max_channels, secret))
@@ -78,11 +81,13 @@ def _restore_user(broker: Broker, user: UserRow, configured_password: str | None
         )
 
 
-def _restore_parameter(broker: Broker, row: ParameterRow) -> None:
+def restore_parameter(broker: Broker, row: ParameterRow) -> None:
     if row.component in POLICY_COMPONENTS.values():
         broker.policies.set(row.vhost, row.name, **policy_facts(row))
     elif (row.vhost, row.component) == (NO_VHOST, GLOBAL):
         broker.parameters.restore(row.name, row.value)
+    elif row.component == CELL:
+        follow_placement(broker, broker.vhost(row.vhost), row.value.decode())
     else:
         broker.vhost(row.vhost).parameters.put(row.component, row.name, row.value)
 
@@ -126,13 +131,17 @@ def _skipped_if_invalid(what: str, **which: object) -> Iterator[None]:
 
 
 def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete: bool, arguments: Table) -> None:
-    home = broker.vhost(vhost)
+    parent = broker.vhost(vhost)
     if name.startswith(INTERNAL):
-        home.internal.restore(id_, name)
+        parent.internal.restore(id_, name)
         return
-    options = home.policies.options_of(name, arguments, durable=True)
-    declared = Declaration(id_, name, vhost, options, durable=True, auto_delete=auto_delete, arguments=arguments)
-    home.enter(make_queue(declared, home.queue_context))
+    arguments = without_unknown(arguments)
+    options = parent.policies.options_of(name, arguments, durable=True)
+    cell = (parent.parameters.get(HOME, name) or b"").decode()
+    declared = Declaration(
+        id_, name, vhost, options, durable=True, auto_delete=auto_delete, arguments=arguments, home=cell
+    )
+    parent.enter(make_queue(declared, parent.queue_context))
 
 
 def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
@@ -148,8 +157,10 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
         queue = queues.get(left.queue)
         backlog = None if queue is None else queue.backlog
         if backlog is not None and backlog.pager is not None:
-            redelivered_below = 0 if backlog.name.startswith(INTERNAL) else left.redelivered_below
-            backlog.restore_lane(left, redelivered_below, ahead)
+            is_internal = backlog.name.startswith(INTERNAL)
+            backlog.restore_lane(left, 0 if is_internal else left.redelivered_below, ahead)
+            if is_internal:
+                backlog.touch()
             total += left.number()
     broker.leases.restore()
     return total
@@ -285,6 +296,6 @@ def runs_of(loaded: list[Loaded]) -> list[StreamRun]:
             or following.message[1] is not message[1]
         ):
             part = loaded[begin : at + 1]
-            runs.append(StreamRun(part[0].sequence - 1, int(time * 1_000_000), tuple(each.message for each in part)))
+            runs.append(StreamRun(part[0].sequence - 1, microseconds(time), tuple(each.message for each in part)))
             begin = at + 1
     return runs

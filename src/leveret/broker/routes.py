@@ -32,6 +32,7 @@ class Route:
         "deletions",
         "durable",
         "epoch",
+        "only_log",
         "plain",
         "queues",
         "special",
@@ -51,6 +52,7 @@ class Route:
         self.answers_later = any(queue.remote_log is not None for queue in queues)
         self.uniform = bool(queues) and not self.can_reject and not self.answers_later  # a run has one outcome
         self.plain = self.uniform and not self.durable  # and no queue needs the log
+        self.only_log = queues[0].remote_log if len(queues) == 1 else None  # of the only queue, if it answers later
 
 
 class PublishRoute(Route):
@@ -82,6 +84,7 @@ class PublishRoute(Route):
         super().lead_to(queues)
         if self.tracer is not None:
             self.uniform = self.plain = False
+            self.only_log = None
 
     def to(self, queues: Sequence[Queue]) -> PublishRoute:
         """The same publish with other queues; the result is not cached."""

@@ -9,8 +9,10 @@ from typing import Any
 from leveret.auth.permissions import AnyPermission, Permission
 from leveret.auth.users import User
 from leveret.broker.policy import Policy
+from leveret.broker.policy_keys import LOCATOR_KEY
 from leveret.errors import StoreError
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.leader_locator import without_unknown
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.store.definitions import (
@@ -66,12 +68,12 @@ def policy_facts(row: ParameterRow) -> dict[str, Any]:
         facts = json.loads(row.value)
         return {
             "pattern": facts["pattern"],
-            "definition": facts["definition"],
+            "definition": without_unknown(facts["definition"], LOCATOR_KEY),
             "apply_to": facts["apply-to"],
             "priority": facts["priority"],
             "operator": row.component == POLICY_COMPONENTS[True],
         }
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise StoreError(f"its value is not a policy: {problem!r}") from None
 
 

@@ -25,18 +25,19 @@ from leveret.backlog.scattered_read import ScatteredRead
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.publish_rules import PUBLISH, further_keys, traits_of
 from leveret.broker.publishes import Origin, deliver
-from leveret.broker.remote_writes import RoutedRun, write_remotely
+from leveret.broker.remote_writes import RoutedRun, send_on
 from leveret.broker.routes import Route
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.discard_counters import DiscardCounters
 from leveret.queues.options import DeadLetterTo, DeadMessage, QueueOptions
 from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
 from leveret.store.pages import Loaded
-from leveret.wire.content import properties_of
+from leveret.wire.content import body_of, properties_of
 from leveret.wire.content_edit import spliced
 from leveret.wire.fields import encode_value
 
@@ -48,6 +49,8 @@ MOST_MS = 1 << 53
 AT_ONCE = 256  # messages that are routed in one drain
 QUEUE_MEMORY = 8 << 20  # bytes of content in memory; the rest is on disk only
 ID = re.compile(r"(\d+)-(\d+)-(\d+)", re.ASCII)
+SHOWN_BYTES = 200  # of a body in a list
+MOST_READ = 16 << 10  # bytes of a message whose body is shown
 
 
 class Scheduled(NamedTuple):
@@ -56,6 +59,7 @@ class Scheduled(NamedTuple):
     exchange: str
     routing_key: str
     size: int  # bytes of properties, body and the frames around them
+    start: bytes  # of the body; empty if the message is large
 
 
 class Page(NamedTuple):
@@ -85,6 +89,7 @@ class Schedules:
             self._vhost.queue_context,
             queue_memory=min(QUEUE_MEMORY, self._vhost.queue_context.queue_memory),
             dead_letters=self,
+            discards=DiscardCounters(),  # messages that are due are not discarded
             expiries_at_once=AT_ONCE,
             watches_all=True,
         )
@@ -112,7 +117,7 @@ class Schedules:
                 try:
                     run = self._routed(dead.message)
                     if run is not None and run.route.answers_later:
-                        write_remotely(self._vhost, [run], partial(self._send_locally, queue, dead, run))
+                        send_on(self._vhost, queue, run, partial(self._send_locally, queue, dead, run))
                         continue
                     self._send_locally(queue, dead, run)
                 except LeveretError as problem:  # for example, the store is read-only
@@ -189,13 +194,36 @@ class Schedules:
         else:
             over()
 
-    def cancel(self, id_: str) -> bool:
-        """Remove a scheduled message; False if there is none with this ID."""
+    def read(self, id_: str, done: Callable[[Message | None], None]) -> None:
+        """Call ``done`` with a scheduled message, None if there is none with this ID; reads the disk if needed."""
+        place = self._place(id_)
+        if place is None:
+            done(None)
+            return
+        queue, sequence = place
+        found = [_waiting(queue.lane, sequence)]
+
+        def take(loaded: Sequence[Loaded], missing: Sequence[int]) -> None:
+            found.extend(each.message for each in loaded)
+
+        if queue.lane.is_paged(sequence) and queue.pager is not None:
+            ScatteredRead(queue.pager.pages, queue.id, 0, [sequence], take, lambda: done(found[-1])).go_on()
+        else:
+            done(found[0])
+
+    def _place(self, id_: str) -> tuple[ClassicQueue, int] | None:
         parts = ID.fullmatch(id_)
         queue = self._queue
         if parts is None or queue is None or int(parts[1]) != queue.id or int(parts[2]):
+            return None
+        return queue, int(parts[3])
+
+    def cancel(self, id_: str) -> bool:
+        """Remove a scheduled message; False if there is none with this ID."""
+        place = self._place(id_)
+        if place is None:
             return False
-        sequence = int(parts[3])
+        queue, sequence = place
         size: int | None = None
         if queue.lane.is_paged(sequence):
             size = None if queue.pager is None else queue.pager.expire(queue.lane, sequence)
@@ -262,4 +290,5 @@ def _waiting(lane: Lane, sequence: int) -> Message | None:
 
 def _scheduled(queue: int, sequence: int, due: float, message: Message) -> Scheduled:
     content, address, _ = message
-    return Scheduled(f"{queue}-0-{sequence}", due, address.exchange, address.key, len(content))
+    start = body_of(content)[:SHOWN_BYTES] if len(content) <= MOST_READ else b""
+    return Scheduled(f"{queue}-0-{sequence}", due, address.exchange, address.key, len(content), start)

@@ -5,30 +5,36 @@ wording. ``epoch`` changes whenever a cached route may be out of date. Creating 
 through the default exchange only does not change it: routes check that their queues exist, and misses on the default
 exchange are never cached.
 
+``is_limited`` False: another cell has checked the limits, and has declared it already.
+
 Length: the rules belong together, and all of them change the same tables.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
+from leveret.broker.cells import Cells
 from leveret.broker.counters import ExchangeCounters, VhostCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked, refuse_reserved
 from leveret.broker.internal_queues import InternalQueues
 from leveret.broker.memory_users import Footprint, binding_size, exchange_size, queue_size
+from leveret.broker.message_sizes import MessageSizes
 from leveret.broker.parameters import Parameters
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
+from leveret.broker.schemas import Schemas
 from leveret.broker.stream_offsets import StreamOffsets
 from leveret.broker.vhost_policies import VhostPolicies
+from leveret.delivery.consumer_ring import BY_BROKER, BY_OPERATOR
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import Declaration, DeclaredQueue
+from leveret.queues.declared_queue import HERE, Declaration, DeclaredQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.queue import Queue
 from leveret.queues.queue_types import make_queue, refuse_kind
@@ -43,7 +49,7 @@ if TYPE_CHECKING:
     from leveret.broker.tracing import Tracer
 
 MADE_UP = "amq.gen-"  # prefix of server-named queues
-PAUSED = "paused"  # the component of the parameters that name paused queues
+PAUSED, HOME = "paused", "home"  # components of the parameters that name paused queues, and those of other cells
 Owner = object  # the connection that an exclusive queue belongs to
 
 
@@ -69,8 +75,18 @@ class Pool(Protocol):
     def local(self) -> list[DeclaredQueue]:
         """The queues of this node, in order."""
 
+    def everywhere(self) -> list[DeclaredQueue]:
+        """The queues of all cells, in an order that is the same in each of them."""
+
     def draining(self) -> list[DeclaredQueue]:
         """Queues that receive no more messages and still hold some."""
+
+    def fixed_share(self) -> DeclaredQueue | None:
+        """The queue of a new consumer, if it keeps that. None if its queues may change: then it has to enter."""
+
+    def idle_cell(self, answered: Callable[[str], None]) -> None:
+        """A cell with a queue without consumers, if there is none here; else the empty name, which may be answered at
+        once."""
 
     def first(self) -> DeclaredQueue:
         """The queue that a declare of the pool's name refers to; NotFound if there is none."""
@@ -78,6 +94,9 @@ class Pool(Protocol):
 
 class VhostContext(Protocol):
     """The part of the broker that a virtual host uses."""
+
+    cells: Cells
+    message_sizes: MessageSizes
 
     def next_id(self) -> int:
         """A new queue id. No two queues ever have the same id."""
@@ -96,6 +115,9 @@ class VhostContext(Protocol):
 
 
 class Vhost:
+    cell = ""  # where it is; empty: it spans all cells (broker/vhost_cells.py)
+    is_here = True
+
     def __init__(
         self,
         name: str,
@@ -109,17 +131,16 @@ class Vhost:
         bounds: Bounds | None = None,
         work: RoutingWork | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.cells, self._broker_cells = name, context.cells, context.cells
         self.bounds, self.work = bounds or Bounds(), work or RoutingWork()
         self.queue_context = queue_context
-        self.types = types
-        self.footprint = footprint
+        self.types, self.footprint = types, footprint
         self.next_id, self.record, self._refuse_exchange = context.next_id, context.record, context.refuse_exchange
-        self.wake = context.wake
+        self.wake, self.message_sizes = context.wake, context.message_sizes
         self.max_queues, self.max_connections = max_queues, max_connections
         self.parameters = Parameters(name, self.record)
-        self.epoch = 0
-        self.deletions = 0  # deleted queues; routes to one of them are out of date
+        self.schemas = Schemas(name, self.parameters)
+        self.epoch = self.deletions = 0  # routes to queues that were deleted later are out of date
         self.exchanges = predeclared(types)
         self.queues: dict[str, DeclaredQueue] = {}
         self.bindings = Bindings()
@@ -129,13 +150,25 @@ class Vhost:
         self.stream_offsets = queue_context.stream_offsets = StreamOffsets(self.parameters)
         self._exclusive: dict[Owner | None, dict[DeclaredQueue, None]] = {}  # by owner; deleted with it
         self.reply_queues: dict[str, ReplyQueue] = {}
-        self.hidden: dict[str, DeclaredQueue] = {}  # internal queues that exchanges route to, by unguessable names
+        self.hidden: dict[str, Queue] = {}  # internal queues that exchanges route to, by unguessable names
+        self.gates: dict[str, Queue] = {}  # get what other cells send to a queue, by its name (sharding/slot_gate.py)
         self.moves = False  # routes may change between a method frame and its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by pseudo-queue name
         self.tracer: Tracer | None = None  # while the virtual host is traced (broker/tracing.py)
         self.counters = VhostCounters()
         self.exchange_counters: dict[str, ExchangeCounters] = {}  # of exchanges that have received a publish
         self._names_queues = False  # whether a declared queue can make a cached miss outdated
+
+    def live_in(self, cell: str) -> None:
+        """From now on, no other cell gets to know its exchanges, queues and bindings, or is asked for changes."""
+        self.cell, self.is_here = cell, self._broker_cells.is_here(cell)
+        self.cells = Cells()
+
+    def _refuse_elsewhere(self, what: str) -> None:
+        if not self.is_here:
+            raise PreconditionFailed(
+                f"cannot declare {what}: vhost '{self.name}' is in cell {self.cell}; declare it over AMQP"
+            )
 
     # ---- exchanges
 
@@ -157,6 +190,7 @@ class Vhost:
         auto_delete: bool = False,
         internal: bool = False,
         arguments: Mapping[str, object] | None = None,
+        is_limited: bool = True,
     ) -> Exchange:
         """Create an exchange, or return the existing one if it is equivalent."""
         self._refuse_default(name)
@@ -166,13 +200,18 @@ class Vhost:
             check_same_exchange(current, wanted, self.name)
             return current
         refuse_reserved(name, "exchange", self.name)
+        self._refuse_elsewhere(f"exchange '{name}'")
         self._refuse_exchange(wanted, self.name)
-        self.footprint.add(f"exchange '{name}'", exchange_size(wanted))
+        if is_limited:
+            self.footprint.refuse(f"exchange '{name}'", exchange_size(wanted))
+        self.footprint.count(exchange_size(wanted))
         if durable:
             self.record(Put(exchange_row(self.name, wanted)))
         self.exchanges[name] = wanted
         self.epoch += 1
         self._names_queues = self._names_queues or wanted.names_queues
+        if self.cells.watcher is not None:
+            self.cells.watcher.exchange_added(self, wanted)
         self.follow_policies(wanted)
         return wanted
 
@@ -203,6 +242,8 @@ class Vhost:
         exchange = self.exchanges.pop(name)
         self.counters.past_exchanges.absorb(self.exchange_counters.pop(name, ExchangeCounters()))
         self.footprint.count(-exchange_size(exchange) - sum(map(binding_size, self.bindings.remove_source(name))))
+        if self.cells.watcher is not None:
+            self.cells.watcher.exchange_removed(self, name)
         for binding in self.bindings.remove_destination(own):
             self._unlink(binding)
         self.policies.forget_exchange(name)
@@ -232,9 +273,12 @@ class Vhost:
         arguments: Mapping[str, object] | None = None,
         owner: Owner | None = None,
         is_made_up: bool = False,
+        home: str = HERE,
+        is_limited: bool = True,
     ) -> DeclaredQueue:
-        """Create a queue, or return the existing one if equivalent. A missing name is generated, or ``is_made_up``."""
-        self.counters.queues_declared += 1
+        """Create a queue, or return the existing one if equivalent. A missing name is generated, or ``is_made_up``.
+        ``home``: the cell where it is."""
+        self.counters.queues_declared += home == HERE
         arguments, is_named = arguments or {}, bool(name)
         if is_named and not is_made_up:
             refuse_reserved(name, "queue", self.name)
@@ -246,33 +290,54 @@ class Vhost:
             check_same_queue(current, self.name, durable, exclusive, auto_delete, arguments)
             current.note_use()
             return current
+        self._refuse_elsewhere(f"queue '{name}'")
         options = self.policies.options_of(name, arguments, durable, exclusive)
         refuse_kind(options, auto_delete, is_named)
-        self._refuse_one_more_queue(name, queue_size(options, arguments))
+        if is_limited:
+            self._refuse_one_more_queue(name, queue_size(options, arguments))
         owned_by = owner if exclusive else None
         declared = Declaration(
-            self.next_id(), name, self.name, options, durable, auto_delete, owner=owned_by, arguments=arguments
+            self.next_id(), name, self.name, options, durable, auto_delete, owned_by, arguments=arguments, home=home
         )
         made = make_queue(declared, self.queue_context)
-        self._add_queue(made)
+        self._add_queue(made, home)
         return made
 
-    def _add_queue(self, queue: DeclaredQueue) -> None:
-        if queue.stored:
+    def _add_queue(self, queue: DeclaredQueue, home: str) -> None:
+        if queue.is_lasting:
+            if home != HERE:
+                self.parameters.put(HOME, queue.name, home.encode())
             self.record(Put(queue_row(queue)))
         self.enter(queue)
-        self.counters.queues_created += 1
+        self.counters.queues_created += home == HERE
+        if self.cells.watcher is not None:
+            self.cells.watcher.queue_added(self, queue)
 
     def enter(self, queue: DeclaredQueue) -> None:
         self.queues[queue.name] = queue
         self.footprint.count(queue_size(queue.options, queue.arguments))
         if self.tracer is not None:
             self.tracer.attend(queue)
-        queue.consumers.paused = self.parameters.get(PAUSED, queue.name) is not None
+        if self.parameters.get(PAUSED, queue.name) is not None:
+            queue.consumers.paused |= BY_OPERATOR
+        if self.queue_context.deliveries.reason is not None:
+            queue.consumers.paused |= BY_BROKER
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
         if self._names_queues:
             self.epoch += 1
+
+    def substitute(self, queue: DeclaredQueue) -> None:
+        """Let another object stand for the queue of this name, which moves between cells. Bindings stay; the caller
+        records what has to be recorded."""
+        self.queues[queue.name] = queue
+        self.moves = True
+        self.deletions += 1
+        self.epoch += 1
+        if self.tracer is not None:
+            self.tracer.attend(queue)
+        if self.queue_context.deliveries.reason is not None:
+            queue.consumers.paused |= BY_BROKER
 
     def _refuse_one_more_queue(self, name: str, size: int) -> None:
         self.footprint.refuse(f"queue '{name}'", size)
@@ -289,6 +354,8 @@ class Vhost:
             return 0
         queue = self.queue(name, owner)
         self.settle_down(queue)
+        if queue.home is not None and (if_unused or if_empty):
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' is in another cell: delete it over AMQP")
         if if_unused and len(queue.consumers):
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
         if if_empty and queue.ready:
@@ -300,9 +367,10 @@ class Vhost:
             return 0
         own = Destination("queue", queue.name)
         self._drop_bindings(self.bindings.of_destination(own))
-        if queue.stored:
+        if queue.is_lasting:
             self.record(Drop(QueueRow, (queue.id,)))
             self.parameters.drop(PAUSED, queue.name)
+            self.parameters.drop(HOME, queue.name)
         self.internal.forget_trace(queue)
         del self.queues[queue.name]
         self.footprint.count(-queue_size(queue.options, queue.arguments))
@@ -311,8 +379,12 @@ class Vhost:
         for binding in self.bindings.remove_destination(own):
             self.epoch += 1
             self._unlink(binding)
-        self.counters.queue_gone(queue.counters)
-        return queue.die()
+        if queue.home is None:  # else its home cell counts it
+            self.counters.queue_gone(queue.counters)
+        number = queue.die()
+        if self.cells.watcher is not None:
+            self.cells.watcher.queue_removed(self, queue)
+        return number
 
     def _disown(self, queue: DeclaredQueue) -> None:
         owned = self._exclusive.get(queue.owner)
@@ -334,11 +406,11 @@ class Vhost:
         can still be settled; basic.get returns empty."""
         if queue.stored:
             self.parameters.put(PAUSED, queue.name, b"true")
-        queue.consumers.paused = True
+        queue.consumers.paused |= BY_OPERATOR
 
     def resume_queue(self, queue: DeclaredQueue) -> None:
         self.parameters.drop(PAUSED, queue.name)
-        queue.consumers.paused = False
+        queue.consumers.paused &= ~BY_OPERATOR
         queue.touch()
 
     def settle_down(self, queue: DeclaredQueue) -> None:
@@ -346,19 +418,27 @@ class Vhost:
         if queue.dirty:
             queue.catch_up()
 
+    def owns_queues(self, owner: Owner) -> bool:
+        """Whether exclusive queues belong to it."""
+        return owner in self._exclusive
+
     def drop_exclusive(self, owner: Owner) -> None:
         """Delete the exclusive queues of a closed connection."""
         self.queue_context.background.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
 
     # ---- bindings
 
-    def bind(self, binding: Binding) -> bool:
+    def bind(self, binding: Binding, *, is_limited: bool = True) -> bool:
         """False if the binding exists already."""
         source = self._source_of(binding)
         if binding in self.bindings:
             return False
-        self.bounds.refuse(binding, source, self.bindings)
+        if is_limited:
+            self.bounds.refuse(binding, source, self.bindings)
+            self.footprint.refuse(f"binding of exchange '{source.name}'", binding_size(binding))
         self._link(binding, source)
+        if self.cells.watcher is not None:
+            self.cells.watcher.bound(self, binding)
         return True
 
     def restore_binding(self, binding: Binding) -> None:
@@ -374,7 +454,7 @@ class Vhost:
         return source
 
     def _link(self, binding: Binding, source: Exchange) -> None:
-        self.footprint.add(f"binding of exchange '{binding.source}'", binding_size(binding))
+        self.footprint.count(binding_size(binding))
         if self.lasts(binding):
             self.record(Put(binding_row(self.name, binding)))
         self.bindings.add(binding)
@@ -390,6 +470,8 @@ class Vhost:
         self._drop_bindings([binding])
         self.bindings.remove(binding)
         self.epoch += 1
+        if self.cells.watcher is not None:
+            self.cells.watcher.unbound(self, binding)
         self._unlink(binding)
         return True
 
@@ -398,7 +480,7 @@ class Vhost:
         kind, name = binding.destination
         if kind == "queue":
             end = self.queues.get(name)
-            return self.exchanges[binding.source].durable and end is not None and end.stored
+            return self.exchanges[binding.source].durable and end is not None and end.is_lasting
         return self.exchanges[binding.source].durable and self.exchanges[name].durable
 
     def _drop_bindings(self, bindings: Sequence[Binding]) -> None:
@@ -416,13 +498,14 @@ class Vhost:
             self.exchange(destination.name)
 
     def _unlink(self, binding: Binding) -> None:
-        """Remove a binding from its exchange, and delete an auto-delete exchange with its last binding."""
+        """Remove a binding from its exchange, and delete an auto-delete exchange with its last binding. If another cell
+        changes the definitions, it deletes the exchange: it may have got a new binding by now."""
         self.footprint.count(-binding_size(binding))
         source = self.exchanges.get(binding.source)
         if source is None:
             return
         source.unbind(binding)
-        if source.auto_delete and not self.bindings.of_source(source.name):
+        if source.auto_delete and self.cells.changes is None and not self.bindings.of_source(source.name):
             try:
                 self._remove_exchange(source.name)
             except ResourceFault as refusal:  # there is no request to answer: the exchange stays
@@ -455,6 +538,10 @@ class Vhost:
             if queue is not None:
                 found.append(queue)
         return found
+
+    def arrivals(self, name: str) -> list[Queue]:
+        """The queue that gets what another cell has sent to this one."""
+        return [self.gates[name]] if name in self.gates and name in self.queues else self.live_queues([name])
 
 
 class QueueRemoval:

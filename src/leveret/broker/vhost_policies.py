@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from leveret.broker.policy import EXCHANGE, Policy
+from leveret.broker.policy_keys import LOCATOR_KEY
 from leveret.broker.policy_merge import Explanation, exchange_definition, explain, fitting_options, merged
 from leveret.logs import get_log
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.options import QueueOptions
+from leveret.queues.leader_locator import LEADER_LOCATOR, LOCATORS
+from leveret.queues.options import QUEUE_TYPE, USUAL, QueueOptions
 from leveret.routing.exchange import ALTERNATE_EXCHANGE, Exchange
 
 Matching = tuple[list[Policy], list[Policy]]  # ordinary and operator policies, each in their order
@@ -83,6 +85,14 @@ class VhostPolicies:
             found = known[key] = fitting_options(*given)
         _say_left_out(queue.name, found[1])
         return found[0]
+
+    def leader_locator(self, name: str, arguments: Mapping[str, object]) -> str | None:
+        """The locator of a queue that is about to be declared; None without a valid one."""
+        given = arguments.get(LEADER_LOCATOR)
+        if given is None and self._all:
+            kind = arguments.get(QUEUE_TYPE) or USUAL[QUEUE_TYPE]
+            given = merged(self.matching(str(kind), name)[0]).get(LOCATOR_KEY)
+        return LOCATORS.get(str(given))
 
     # ---- exchanges
 

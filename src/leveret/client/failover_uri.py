@@ -52,6 +52,7 @@ class Plan:
     patience: float | None = None  # seconds that calls and publishes wait for a connection
     is_audited: bool = True  # whether the application is protected from duplicates
     audit_depth: int = AUDITED
+    learns_nodes: bool = True  # whether the nodes that a broker announces are tried, too
     is_fanout: bool = False
     confirmations: int = 2  # fanout: how many brokers must confirm a message
 
@@ -117,6 +118,7 @@ def _plan(scheme: str, own: Mapping[str, str], addresses: tuple[Address, ...]) -
         patience=None if patience == FOR_EVER else patience / 1000,
         is_audited=not is_fanout and given(options.truth("checkForDuplicates"), True),
         audit_depth=AUDITED if is_fanout else given(options.whole("auditDepth", 1), AUDITED),
+        learns_nodes=not is_fanout and given(options.truth("updateURIsSupported"), True),
         is_fanout=is_fanout,
         confirmations=_confirmations(options, scheme, len(addresses)) if is_fanout else 1,
     )

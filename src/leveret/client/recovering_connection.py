@@ -18,6 +18,7 @@ from itertools import count
 from typing import Any, Self
 
 from leveret.client.address import Address
+from leveret.client.cluster_nodes import CLUSTER_NODES, node_addresses
 from leveret.client.connection import CLOSE_SECONDS, Connection, Happening, Listener
 from leveret.client.correlator import Correlator
 from leveret.client.errors import ClientError, Closed, ConnectionLost, Interrupted
@@ -46,7 +47,8 @@ class BrokerIdentity:
     @classmethod
     def of(cls, address: Address, properties: Mapping[str, object]) -> BrokerIdentity:
         is_leveret = str(properties.get("platform", "")).startswith("Leveret")
-        return cls(address.host, address.port, str(properties.get("cluster_name", "")), not is_leveret)
+        is_clustered = not is_leveret or CLUSTER_NODES in properties
+        return cls(address.host, address.port, str(properties.get("cluster_name", "")), is_clustered)
 
     def may_be(self, other: BrokerIdentity) -> bool:
         return self.is_surely(other) or self.cluster == other.cluster
@@ -66,6 +68,7 @@ class RecoveringConnection(Connection):
         self.audit = Audit(plan.audit_depth) if plan.is_audited else None
         self.is_away = True
         self.broker = BrokerIdentity.of(self.address, {})  # of the last connection
+        self._learnt: tuple[Address, ...] = ()  # announced by the last broker
         self._gate = Gate()
         self._is_leaving = False
         self._loss: Exception | None = None  # why the current connection is lost
@@ -144,6 +147,7 @@ class RecoveringConnection(Connection):
         await super().update_secret(secret, reason)
         addresses = tuple(replace(each, password=secret) for each in self.plan.addresses)
         self.plan = replace(self.plan, addresses=addresses)
+        self._learnt = tuple(replace(each, password=secret) for each in self._learnt)
 
     async def call_aside(self, method: m.Method) -> Any:
         """On a channel of its own, which alone is closed by an error. Repeated if the connection is lost."""
@@ -271,8 +275,8 @@ class RecoveringConnection(Connection):
         problem: Exception | None = None
         for number, delay in zip(count(1), self.plan.backoff.delays(), strict=False):
             await asyncio.sleep(delay)
-            refusals = 0
-            for address in self._next_addresses():
+            refusals, addresses = 0, self._next_addresses()
+            for address in addresses:
                 try:
                     await self._try(address)
                     return
@@ -280,7 +284,7 @@ class RecoveringConnection(Connection):
                     problem = trouble
                     refusals += _is_refusal(trouble)
                     self.notify(Happening("attempt failed", f"{address.shown}: {trouble}", trouble))
-            if refusals == len(self.plan.addresses) and problem is not None:
+            if refusals == len(addresses) and problem is not None:
                 raise problem
             if rounds != FOR_EVER and number >= rounds:
                 raise ConnectionLost(
@@ -288,7 +292,8 @@ class RecoveringConnection(Connection):
                 ) from problem
 
     def _next_addresses(self) -> list[Address]:
-        addresses = list(self.plan.addresses)
+        given = {(each.host, each.port) for each in self.plan.addresses}
+        addresses = [*self.plan.addresses, *(each for each in self._learnt if (each.host, each.port) not in given)]
         if self.plan.is_shuffled:
             random.shuffle(addresses)
         return addresses
@@ -297,9 +302,16 @@ class RecoveringConnection(Connection):
         await self._clear()
         self.address, self._inflow.limit, self._loss = address, address.frame_max, None
         await self._establish()
+        self._learn_nodes()
         grace = self._grace()
         await TopologyRecovery(self, grace).everything()
         await self._restore_channels(grace)
+
+    def _learn_nodes(self) -> None:
+        """Of the broker that has accepted the login. Without an announcement, those that are known stay."""
+        if self.plan.learns_nodes:
+            announced = self.server_properties.get(CLUSTER_NODES)
+            self._learnt = node_addresses(self.address, announced) or self._learnt
 
     def _grace(self) -> GracePeriod:
         grace = GracePeriod(self.heartbeat, self._retry_refused)

@@ -49,7 +49,10 @@ OPENERS: dict[str, str] = {
 async def open_transport(address: Address, listener: Listener) -> Transport:
     """The first component of the chain in docs/internals/client.md."""
     module, _, name = OPENERS[address.transport].partition(":")
-    opener: Opener = getattr(import_module(module), name)
+    try:
+        opener: Opener = getattr(import_module(module), name)
+    except ModuleNotFoundError as missing:
+        raise AddressError(f"{address.shown} needs {missing.name}: pip install 'leveret[server]'") from missing
     return await opener(address, listener)
 
 

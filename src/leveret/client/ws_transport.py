@@ -23,7 +23,7 @@ from leveret.client.transports import Listener, TcpTransport, security_of
 PATH = "/ws"
 SUBPROTOCOL = Subprotocol("amqp")
 PIECE = 64 << 10  # bytes in one frame that is sent
-LARGEST_PIECE = 16 << 20  # bytes in one frame that is received
+LARGEST_MESSAGE = 16 << 20  # bytes in one message that is received; the broker sends 256 KiB
 CLOSE_SECONDS = 5.0  # for the broker to close the socket
 
 _frame_log = logging.getLogger("leveret.client.websocket")
@@ -35,9 +35,7 @@ class WsTransport(TcpTransport):
         super().__init__(listener)
         self._address = address
         uri = WebSocketURI(address.is_tls, address.host, address.port, PATH, "")
-        self._protocol = ClientProtocol(
-            uri, subprotocols=[SUBPROTOCOL], max_size=(None, LARGEST_PIECE), logger=_frame_log
-        )
+        self._protocol = ClientProtocol(uri, subprotocols=[SUBPROTOCOL], max_size=LARGEST_MESSAGE, logger=_frame_log)
         self._loop = asyncio.get_running_loop()
         self._reaper: asyncio.TimerHandle | None = None
         self.handshake: asyncio.Future[None] = self._loop.create_future()

@@ -11,7 +11,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,6 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from leveret.cluster.engine_login import NO_LOGIN, EngineLogin
 from leveret.errors import ClusterError
 from leveret.logs import get_log
 
@@ -27,6 +28,14 @@ REQUEST_SECONDS = 2.0
 CLOSE_SECONDS = 1.0
 PING_SECONDS = 2  # between pings; the second one without an answer ends the connection
 PAUSE = 0.1
+CONNECT_OPTIONS: dict[str, Any] = {
+    "allow_reconnect": False,
+    "max_reconnect_attempts": 1,  # also counts for the first connection: two tries
+    "reconnect_time_wait": 0,
+    "connect_timeout": int(CONNECT_SECONDS),
+    "ping_interval": PING_SECONDS,
+    "max_outstanding_pings": 2,
+}
 MOST_PENDING = 256 << 20  # bytes received and not handled yet; the engine sends less
 NO_MESSAGE = 10037
 WRONG_SEQUENCE = frozenset((10071, 10164))
@@ -34,11 +43,17 @@ STREAM_EXISTS = frozenset((10058, 10065))
 NO_STREAM = 10059
 NO_PEERS = 10005  # not enough servers, or not enough space on them
 
+T = TypeVar("T")
+
 log = get_log("cluster")
 
 
 class EngineUnavailable(Exception):
     """No answer: the request may have been done or not."""
+
+
+class LoginProblem(EngineUnavailable):
+    """A server refuses this login, or cannot be trusted: another attempt does not help, a change does."""
 
 
 class EngineRefusal(Exception):
@@ -51,13 +66,13 @@ class EngineRefusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """``urls``: of NATS, with user and password if needed. ``monitoring``: the HTTP addresses of the servers, for their
-    configuration; by default port 8222 of each server. ``is_unsafe_allowed``: for development, accept fewer servers and
-    ones that may lose data."""
+    """``urls``: of NATS. ``monitoring``: the HTTP addresses of the servers, for their configuration; by default port
+    8222 of each server. ``is_unsafe_allowed``: for development, accept fewer servers and ones that may lose data."""
 
     urls: tuple[str, ...]
     monitoring: tuple[str, ...] = ()
     is_unsafe_allowed: bool = False
+    login: EngineLogin = NO_LOGIN
 
     @property
     def monitoring_urls(self) -> tuple[str, ...]:
@@ -76,31 +91,51 @@ class Engine:
         self._next = 0
 
     async def connect(self) -> EngineConnection:
-        """To the next server that can be reached, starting behind the one of the last call."""
-        problems = []
+        """To the next server that can be reached, starting behind the one of the last call. Raises LoginProblem if no
+        server can be used, and one for this reason."""
+        problems, kind = [], EngineUnavailable
         for _ in self.options.urls:
             url = self.options.urls[self._next % len(self.options.urls)]
             self._next += 1
             try:
-                return await EngineConnection.open(url, self._name)
+                return await EngineConnection.open(url, self._name, self.options.login)
             except EngineUnavailable as problem:
                 problems.append(f"{url}: {problem}")
-        raise EngineUnavailable("; ".join(problems))
+                kind = LoginProblem if isinstance(problem, LoginProblem) else kind
+        raise kind("; ".join(problems))
 
     async def connect_within(self, seconds: float) -> EngineConnection:
-        """Raises ClusterError when no server can be reached in that time."""
+        """Raises ClusterError when no server can be reached in that time, and at once when the login is refused."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
             try:
                 return await self.connect()
+            except LoginProblem as problem:
+                raise ClusterError(f"cannot log in to the engine: {problem}") from problem
             except EngineUnavailable as problem:
                 if loop.time() >= deadline:
                     raise ClusterError(
                         f"no server of the engine can be reached ({problem}): start the NATS servers, or correct their "
                         "addresses"
                     ) from problem
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(PAUSE)
+
+    async def perform(self, job: Callable[[EngineConnection], Awaitable[T]], seconds: float) -> T:
+        """Do a job on a connection; again on the next one while the engine does not answer, as during its elections. So
+        it may be done twice. Raises ClusterError when it is not answered in that time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while True:
+            connection = await self.connect_within(deadline - loop.time())
+            try:
+                return await job(connection)
+            except EngineUnavailable as problem:
+                if loop.time() >= deadline:
+                    raise ClusterError(f"the engine does not answer ({problem}): check the NATS servers") from problem
+            finally:
+                await connection.close()
+            await asyncio.sleep(PAUSE)
 
 
 class EngineConnection:
@@ -111,10 +146,13 @@ class EngineConnection:
         self._client = client
 
     @classmethod
-    async def open(cls, url: str, name: str) -> EngineConnection:
-        client = Client()
+    async def open(cls, url: str, name: str, login: EngineLogin = NO_LOGIN) -> EngineConnection:
+        try:
+            login_options = login.connect_options(url)
+        except (OSError, ModuleNotFoundError) as problem:
+            raise LoginProblem(f"{problem}: {login.remedy(problem)}") from problem
+        client = login.client(url)
         connection = cls(client, url)
-
         reasons: list[Exception] = []
 
         async def report(problem: Exception) -> None:
@@ -131,23 +169,25 @@ class EngineConnection:
                     name=name,
                     error_cb=report,
                     closed_cb=closed,
-                    allow_reconnect=False,
-                    max_reconnect_attempts=1,  # also counts for the first connection: two tries
-                    reconnect_time_wait=0,
-                    connect_timeout=int(CONNECT_SECONDS),
-                    ping_interval=PING_SECONDS,
-                    max_outstanding_pings=2,
+                    **CONNECT_OPTIONS,
+                    **login_options,
                 ),
                 CONNECT_SECONDS,
             )
         except (NatsError, OSError, TimeoutError) as problem:
             await connection.close()
             reason = reasons[0] if reasons else problem
-            raise EngineUnavailable(str(reason) or type(reason).__name__) from problem
+            text, remedy = str(reason) or type(reason).__name__, login.remedy(reason)
+            raise EngineUnavailable(text) if remedy is None else LoginProblem(f"{text}: {remedy}") from problem
         except asyncio.CancelledError:
             connection._abort()
             raise
         return connection
+
+    @property
+    def server(self) -> str:
+        """The name of the server."""
+        return str(self._client._server_info.get("server_name", ""))
 
     @property
     def max_payload(self) -> int:

@@ -1,6 +1,6 @@
 """Whether the engine keeps what it acknowledges. Checked when a node starts, before it uses the engine.
 
-The servers tell their version and configuration over their monitoring port (``/varz``).
+The version and the configuration of the servers are read from their monitoring port (``/varz``).
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from leveret.cluster.engine import EngineOptions
+from leveret.cluster.engine_login import NO_LOGIN, EngineLogin
 from leveret.errors import ClusterError
 from leveret.http_client import BROKEN, HttpConnection
 from leveret.logs import get_log
@@ -24,6 +26,9 @@ RISKY = ((2, 15, 0), (2, 15, 1))
 SERVERS = 3
 SMALLEST_PAYLOAD = PART_SIZE + HEAD_SIZE + 1024  # with the headers of a message
 SECONDS = 5.0
+START_SECONDS = 60.0  # for JetStream to start: it reads its data first
+PAUSE = 0.1
+LARGEST_ANSWER = 1 << 22
 VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 UNSAFE = "or accept it for development with --allow-unsafe-engine"
 
@@ -36,6 +41,7 @@ class ServerFacts(NamedTuple):
     has_jetstream: bool
     syncs_always: bool
     max_payload: int
+    name: str = ""
 
 
 class Findings(NamedTuple):
@@ -46,15 +52,16 @@ class Findings(NamedTuple):
     warnings: list[str]
 
 
-def examine(servers: Sequence[ServerFacts]) -> Findings:
+def examine(servers: Sequence[ServerFacts], down: int = 0) -> Findings:
+    """``down``: number of servers that do not run now."""
     found = Findings([], [], [])
     for server in servers:
         _examine_one(server, found)
     distinct = {server.id for server in servers}
-    if len(distinct) < SERVERS:
+    if len(distinct) + down < SERVERS:
         found.unsafe.append(
-            f"the addresses lead to {len(distinct)} distinct server(s), but {SERVERS} copies are needed: name three "
-            "servers of one NATS cluster"
+            f"the addresses lead to {len(distinct)} distinct server(s), but {SERVERS} are needed: name three servers "
+            "of one NATS cluster"
         )
     clusters = {server.cluster for server in servers}
     if len(distinct) > 1 and (len(clusters) > 1 or "" in clusters):
@@ -79,29 +86,67 @@ def _examine_one(server: ServerFacts, found: Findings) -> None:
         found.unsafe.append(
             f"{name} acknowledges before its disk has the data: set 'sync_interval: always' in its 'jetstream' block"
         )
-    if server.max_payload < SMALLEST_PAYLOAD:
-        found.broken.append(
-            f"{name} accepts messages of at most {server.max_payload} bytes: set 'max_payload' to 1MB or more"
-        )
+    if (problem := payload_problem(name, server.max_payload)) is not None:
+        found.broken.append(problem)
+
+
+def payload_problem(url: str, max_payload: int) -> str | None:
+    """Why records of the log do not fit into messages of this server."""
+    if max_payload >= SMALLEST_PAYLOAD:
+        return None
+    return f"{url} accepts messages of at most {max_payload} bytes: set 'max_payload' to 1MB or more"
 
 
 async def check_engine(options: EngineOptions) -> list[ServerFacts]:
-    """Raises ClusterError for an engine that must not be used."""
-    loop = asyncio.get_running_loop()
+    """Raises ClusterError for an engine that must not be used. A node starts while the smaller part of the servers is
+    down: it is there to replace others. A server that runs must be checked."""
     answers = await asyncio.gather(
-        *(loop.run_in_executor(None, read_facts, url) for url in options.monitoring_urls), return_exceptions=True
+        *(_facts(url, options.login) for url in options.monitoring_urls), return_exceptions=True
     )
-    servers, missing = [], []
-    for url, answer in zip(options.monitoring_urls, answers, strict=True):
+    servers, missing, down = [], [], []
+    for place, (url, answer) in enumerate(zip(options.monitoring_urls, answers, strict=True)):
         if isinstance(answer, ServerFacts):
             servers.append(answer)
-        elif isinstance(answer, ClusterError):
-            missing.append(str(answer))
+        elif not isinstance(answer, ClusterError):
+            raise ClusterError(f"cannot check the NATS server at {url}: {answer}") from answer
+        elif await _is_down(options, place):
+            down.append(f"{options.urls[place]} cannot be reached")
         else:
-            raise ClusterError(f"cannot check the engine at {url}: {answer}") from answer
-    found = examine(servers)
-    _report(options, found._replace(unsafe=missing + found.unsafe))
+            missing.append(str(answer))
+    if 2 * len(down) > len(options.monitoring_urls):
+        raise ClusterError(f"{'; '.join(down)}: start the NATS servers, or correct --cluster")
+    unchecked = [f"{each}, its configuration was not checked" for each in down]
+    found = examine(servers, len(down))
+    _report(options, found._replace(unsafe=missing + found.unsafe, warnings=unchecked + found.warnings))
     return servers
+
+
+async def _facts(url: str, login: EngineLogin) -> ServerFacts:
+    """The monitoring port of a server that was started just now is open before its JetStream is, and reports the server
+    as unhealthy until then."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + START_SECONDS
+    is_started = False
+    while True:
+        facts = await loop.run_in_executor(None, read_facts, url, login)
+        if facts.has_jetstream or is_started:
+            return facts
+        await asyncio.sleep(PAUSE)
+        is_started = loop.time() > deadline or await loop.run_in_executor(None, is_healthy, url, login)
+
+
+async def _is_down(options: EngineOptions, place: int) -> bool:
+    """Whether the server accepts no clients either. Monitoring addresses are in the order of those for clients."""
+    if len(options.urls) != len(options.monitoring_urls):
+        return False
+    parts = urlsplit(options.urls[place])
+    try:
+        async with asyncio.timeout(SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 4222)
+    except (OSError, TimeoutError):
+        return True
+    writer.close()
+    return False
 
 
 def _report(options: EngineOptions, found: Findings) -> None:
@@ -114,19 +159,37 @@ def _report(options: EngineOptions, found: Findings) -> None:
         log.warning("the engine may lose confirmed messages", reason=warning)
 
 
-def read_facts(url: str) -> ServerFacts:
+def read_facts(url: str, login: EngineLogin = NO_LOGIN) -> ServerFacts:
     """Blocks. ``url``: of the monitoring port."""
-    parts = urlsplit(url)
-    connection = HttpConnection(parts.scheme, parts.hostname or "", parts.port or 8222, SECONDS)
     try:
-        response = connection.send("GET", "/varz", None, {})
-        body = response.read(1 << 22)
+        _, body = _get(url, "/varz", login)
         return facts_of(url, msgspec.json.decode(body))
     except (*BROKEN, msgspec.MsgspecError, KeyError, TypeError) as problem:
         raise ClusterError(
-            f"{url}/varz does not tell the server's configuration ({problem}): set 'http_port' in the configuration of "
-            "the NATS server, and name that address as monitoring address"
+            f"the server's configuration cannot be read from {url}/varz ({problem}): set 'http_port' in the "
+            "configuration of the NATS server, and --cluster-monitoring if its monitoring port is not 8222"
         ) from problem
+
+
+def is_healthy(url: str, login: EngineLogin = NO_LOGIN) -> bool:
+    """Blocks. A server with a configuration for JetStream is healthy when JetStream runs."""
+    try:
+        status, _ = _get(url, "/healthz?js-enabled-only=true", login)
+    except BROKEN:
+        return False
+    return status == HTTPStatus.OK
+
+
+def _get(url: str, path: str, login: EngineLogin) -> tuple[int, bytes]:
+    parts = urlsplit(url)
+    try:
+        tls = login.tls_context() if parts.scheme == "https" else None
+    except OSError as problem:
+        raise ClusterError(f"cannot check the NATS server at {url} ({problem}): {login.remedy(problem)}") from problem
+    connection = HttpConnection(parts.scheme, parts.hostname or "", parts.port or 8222, SECONDS, tls)
+    try:
+        response = connection.send("GET", path, None, {})
+        return response.status, response.read(LARGEST_ANSWER)
     finally:
         connection.close()
 
@@ -142,4 +205,5 @@ def facts_of(url: str, varz: dict[str, Any]) -> ServerFacts:
         has_jetstream=config is not None,
         syncs_always=bool(config and config.get("sync_always")),
         max_payload=varz["max_payload"],
+        name=varz.get("server_name", ""),
     )

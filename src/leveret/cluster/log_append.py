@@ -7,7 +7,7 @@ from typing import Generic, Protocol
 
 from nats.aio.msg import Msg
 
-from leveret.cluster.cell_stream import CellStream
+from leveret.cluster.cell_stream import CellStream, read_log
 from leveret.cluster.engine import (
     WRONG_SEQUENCE,
     Engine,
@@ -16,13 +16,17 @@ from leveret.cluster.engine import (
     EngineUnavailable,
     decode_answer,
 )
-from leveret.logs import get_log
+from leveret.cluster.engine_checks import payload_problem
+from leveret.cluster.log_faults import LogFault
+from leveret.logs import LogInterval, get_log
 from leveret.replication.append_window import AppendWindow, Read, Send, Token
 from leveret.replication.claims import ClaimAttempt, Position
 
+LEADER_SECONDS = 0.5
 ANSWER_SECONDS = 2.0  # without an answer, the log is read
 PAUSE = 0.05  # seconds before a request that failed is repeated
 TICK = 0.5
+BETWEEN_REFUSALS = 5.0  # seconds between two log lines about appends that are not stored
 EXPECTED = "Nats-Expected-Last-Sequence"
 MESSAGE_ID = "Nats-Msg-Id"
 
@@ -41,23 +45,28 @@ class LogAppender(Generic[Token]):
     def __init__(
         self, engine: Engine, stream: CellStream, window: AppendWindow[Token], listener: AppendListener[Token]
     ) -> None:
+        self.server = ""  # to which appends go
         self.waiting_since: float | None = None  # when the engine last answered, if it owes an answer
         self._engine = engine
         self._stream = stream
         self._window = window
         self._listener = listener
         self._wake = asyncio.Event()
+        self._refusals = LogInterval(BETWEEN_REFUSALS)
         self._failure: Exception | None = None  # of the listener
         self._log = get_log("cluster").bind(cell=stream.cell, epoch=window.epoch)
 
-    @property
-    def has_room(self) -> bool:
-        return self._window.has_room
+    def has_room(self, size: int) -> bool:
+        return self._window.has_room(size)
 
     @property
     def position(self) -> Position:
         """Of the last batch that was granted."""
         return self._window.position
+
+    @property
+    def granted_bytes(self) -> int:
+        return self._window.granted_bytes
 
     @property
     def is_idle(self) -> bool:
@@ -72,12 +81,16 @@ class LogAppender(Generic[Token]):
     async def run(self) -> None:
         while self._window.deposed is None:
             try:
-                connection = await self._engine.connect()
+                connection = await self._connect()
             except EngineUnavailable as problem:
-                self._log.warning("no server of the engine can be reached", reason=str(problem))
+                self._warn("no server of the engine can be reached", str(problem))
                 await asyncio.sleep(TICK)
                 continue
             try:
+                if (limit := payload_problem(connection.url, connection.max_payload)) is not None:
+                    self._warn("the engine does not store the journal", limit)
+                    await asyncio.sleep(TICK)
+                    continue
                 await self._serve(connection)
             except EngineUnavailable as problem:
                 self._log.info("changing to another server of the engine", server=connection.url, reason=str(problem))
@@ -86,8 +99,29 @@ class LogAppender(Generic[Token]):
                 await connection.close()
         self._listener.deposed(self._window.deposed)
 
+    async def _connect(self) -> EngineConnection:
+        """To the server that leads the stream, if there is one now: by way of another, an append takes longer."""
+        connection = await self._engine.connect()
+        leader = await self._leading_server(connection)
+        for _ in self._engine.options.urls:
+            if leader in ("", connection.server):
+                break
+            await connection.close()
+            connection = await self._engine.connect()
+        return connection
+
+    async def _leading_server(self, connection: EngineConnection) -> str:
+        try:
+            return (await read_log(connection, self._stream, LEADER_SECONDS)).server
+        except (EngineUnavailable, LogFault):
+            return ""
+        except asyncio.CancelledError:
+            await connection.close()
+            raise
+
     async def _serve(self, connection: EngineConnection) -> None:
         """Until the connection is lost, or this node is deposed."""
+        self.server = connection.server
         inbox = connection.new_inbox()
         await connection.receive(f"{inbox}.>", lambda message: self._answered(message, len(inbox) + 1))
         watch = asyncio.create_task(self._watch(connection))
@@ -148,8 +182,12 @@ class LogAppender(Generic[Token]):
             self._granted(self._window.acknowledge(message.subject[prefix:], sequence))
             self._wake.set()
 
+    def _warn(self, text: str, reason: str) -> None:
+        if self._refusals.is_due(asyncio.get_running_loop().time()):
+            self._log.warning(text, reason=reason)
+
     def _look_later(self, reason: str) -> None:
-        self._log.warning("the engine does not store the journal", reason=reason)
+        self._warn("the engine does not store the journal", reason)
         asyncio.get_running_loop().call_later(PAUSE, self._look)
 
     def _look(self) -> None:

@@ -12,16 +12,18 @@ from typing import Any, Protocol
 
 from nats.aio.msg import Msg
 
-from leveret.cluster.cell_stream import NANOSECONDS, CellStream
-from leveret.cluster.engine import NO_STREAM, Engine, EngineConnection, EngineRefusal, EngineUnavailable
-from leveret.errors import ClusterError
-from leveret.logs import get_log
+from leveret.cluster.cell_stream import NANOSECONDS, CellStream, LogFacts, read_log
+from leveret.cluster.engine import Engine, EngineConnection, EngineRefusal, EngineUnavailable
+from leveret.cluster.log_faults import REFOUND, OtherLog, SnapshotNeeded
+from leveret.logs import LogInterval, get_log
 from leveret.replication.claims import Claim
 from leveret.replication.log_reader import Completed, LogReader
 
 HEARTBEAT = 1.0
 SILENCE = 3.0  # seconds without anything from the engine: attach again
+MOST_IDLE = 2  # heartbeats in a row while records are pending: a node that waits for them would never take over
 PAUSE = 0.1
+BETWEEN_LINES = 5.0  # seconds between two log lines about an engine that cannot be reached
 STATUS, CONTROL = "Status", "100"
 STALLED, LAST_DELIVERY = "Nats-Consumer-Stalled", "Nats-Last-Consumer"
 
@@ -46,9 +48,11 @@ class LogTail:
         self._stream = stream
         self._listener = listener
         self._deliveries = 0
+        self._idle = 0  # heartbeats since the last delivery
         self._heard = 0.0
         self._is_busy = False
         self._over: asyncio.Future[None] | None = None
+        self._lines = LogInterval(BETWEEN_LINES)
         self._log = get_log("cluster").bind(cell=stream.cell)
 
     async def run(self) -> None:
@@ -56,7 +60,8 @@ class LogTail:
             try:
                 connection = await self._engine.connect()
             except EngineUnavailable as problem:
-                self._log.warning("no server of the engine can be reached", reason=str(problem))
+                if self._lines.is_due(asyncio.get_running_loop().time()):
+                    self._log.warning("no server of the engine can be reached", reason=str(problem))
                 await asyncio.sleep(PAUSE)
                 continue
             try:
@@ -71,7 +76,7 @@ class LogTail:
     async def _follow(self, connection: EngineConnection) -> None:
         loop = asyncio.get_running_loop()
         self._over = over = loop.create_future()
-        self._deliveries, self._heard, self._is_busy = 0, loop.time(), False
+        self._deliveries, self._idle, self._heard, self._is_busy = 0, 0, loop.time(), False
         inbox = connection.new_inbox()
         await connection.receive(inbox, lambda message: self._received(connection, message, over))
         await self._attach(connection, inbox)
@@ -83,24 +88,12 @@ class LogTail:
 
     async def _attach(self, connection: EngineConnection, inbox: str) -> None:
         read = self.reader.position.sequence
+        check_log(await read_log(connection, self._stream), self._stream, read)
         try:
-            info = await connection.request(f"$JS.API.STREAM.INFO.{self._stream.name}")
-            last = info["state"]["last_seq"]
-            if last < read:
-                raise ClusterError(
-                    f"the stream {self._stream.name} ends at record {last}, but this node has read record {read}: "
-                    f"the engine has lost data, or the stream is another one. Start the NATS servers "
-                    "with the data directories that they had"
-                )
             created = await connection.request(
                 f"$JS.API.CONSUMER.CREATE.{self._stream.name}", self._consumer(inbox, read + 1)
             )
-        except EngineRefusal as refusal:
-            if refusal.code == NO_STREAM:
-                raise ClusterError(
-                    f"the stream {self._stream.name} is not in the engine any more: start the NATS servers with the "
-                    "data directories that they had"
-                ) from refusal
+        except EngineRefusal as refusal:  # the stream was deleted just now: the next attempt finds out
             raise EngineUnavailable(str(refusal)) from refusal
         if not self._deliveries:  # which may arrive before this answer
             self.behind = int(created.get("num_pending", 0))
@@ -138,10 +131,15 @@ class LogTail:
         if headers.get(STATUS) == CONTROL:
             if reply := message.reply or headers.get(STALLED):
                 await connection.publish(reply, b"")  # flow control: all before this was handled
+            else:
+                self._idle += 1
             if int(headers.get(LAST_DELIVERY, self._deliveries)) != self._deliveries:
                 raise EngineUnavailable("deliveries were lost")
+            if self.behind and self._idle >= MOST_IDLE:
+                raise EngineUnavailable(f"{self.behind} records are pending, and are not delivered")
             return
         metadata = message.metadata
+        self._idle = 0
         self._deliveries += 1
         if metadata.sequence.consumer != self._deliveries:
             raise EngineUnavailable("deliveries were lost")
@@ -151,3 +149,20 @@ class LogTail:
         elif event is not None:
             await self._listener.completed(event)
         self.behind = metadata.num_pending
+
+
+def check_log(found: LogFacts, stream: CellStream, read: int) -> None:
+    """Whether the log can be read behind record ``read``. Raises OtherLog or SnapshotNeeded."""
+    if found.stream.log != stream.log:
+        raise OtherLog(
+            f"the stream {stream.name} has the log {found.stream.log or 'without an id'}, but this node follows "
+            f"{stream.log or 'one without an id'}: start the NATS servers with the data directories that they had, or "
+            f"{REFOUND}"
+        )
+    if found.last < read:
+        raise OtherLog(
+            f"the stream {stream.name} ends at record {found.last}, but this node has read record {read}: the engine "
+            f"has lost data. Start the NATS servers with the data directories that they had, or {REFOUND}"
+        )
+    if found.first > read + 1:
+        raise SnapshotNeeded(f"records {read + 1} to {found.first - 1} are not in the replicated log any more")

@@ -10,6 +10,8 @@ others with single confirms.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
+from itertools import groupby
 from typing import NamedTuple
 
 GRANTED = 0
@@ -29,11 +31,12 @@ class Confirms:
     def __init__(self) -> None:
         self.issued = 0
         self._waiting: deque[tuple[int, int, int]] = deque()  # (receipt, first, last), by number
-        self._reserved: set[int] = set()  # numbers that will be confirmed by ``resolved``
+        self._reserved: dict[int, int] = {}  # first and last numbers that will be confirmed by ``resolved``, in order
 
     @property
     def outstanding(self) -> int:
-        return len(self._reserved) + sum(last - first + 1 for _, first, last in self._waiting)
+        waiting = sum(last - first + 1 for _, first, last in self._waiting)
+        return waiting + sum(last - first + 1 for first, last in self._reserved.items())
 
     @property
     def is_waiting(self) -> bool:
@@ -54,13 +57,23 @@ class Confirms:
         """Reserve the numbers of ``number`` publishes, which ``resolved`` will confirm; returns the first and last."""
         first = self.issued + 1
         self.issued += number
-        self._reserved.update(range(first, self.issued + 1))
+        self._reserved[first] = self.issued
         return first, self.issued
 
-    def resolved(self, first: int, last: int, ack: bool) -> list[Confirm]:
-        """The outcome of the reserved numbers first..last is known."""
-        self._reserved.difference_update(range(first, last + 1))
-        return [Confirm(tag, multiple=False, ack=ack) for tag in range(first, last + 1)]
+    def resolved(self, first: int, last: int, refused: Collection[int] = ()) -> list[Confirm]:
+        """The outcome of the reserved numbers first..last is known: an ack, except for those that are ``refused``."""
+        del self._reserved[first]
+        tags = range(first, last + 1)
+        if not self._is_lowest(first) or (self._waiting and self._waiting[0][1] < first):
+            return [Confirm(tag, multiple=False, ack=tag not in refused) for tag in tags]
+        if not refused:
+            return [Confirm(last, multiple=last > first)]
+        groups = [list(alike) for _, alike in groupby(tags, refused.__contains__)]
+        return [Confirm(each[-1], multiple=len(each) > 1, ack=each[0] not in refused) for each in groups]
+
+    def _is_lowest(self, number: int) -> bool:
+        """Whether no reserved number is below."""
+        return not self._reserved or next(iter(self._reserved)) > number
 
     def granted(self, receipt: int) -> list[Confirm]:
         """Everything up to ``receipt`` is as durable as promised."""
@@ -70,7 +83,7 @@ class Confirms:
             spans.append((first, last))
         if not spans:
             return []
-        if self._reserved:
+        if not self._is_lowest(spans[-1][1]):
             return [Confirm(tag, multiple=False) for first, last in spans for tag in range(first, last + 1)]
         single = len(spans) == 1 and spans[0][0] == spans[0][1]
         return [Confirm(spans[-1][1], multiple=not single)]

@@ -106,6 +106,11 @@ class Consumer(Holder):
         """Whether it has a prefetch limit."""
         return self.credit < UNLIMITED
 
+    @property
+    def is_at_limit(self) -> bool:
+        """Whether it has as many unacknowledged messages as its prefetch limits allow."""
+        return self.credit <= 0
+
     def room(self) -> int:
         """How many messages can be delivered to it now."""
         raise NotImplementedError
@@ -121,9 +126,20 @@ class Consumer(Holder):
         """Take one message that was delivered ``count`` times before."""
         raise NotImplementedError
 
+    def starts_at(self, offset: int) -> None:
+        """A stream delivers from this offset on."""
+
+    def activity_changed(self, active: bool) -> None:
+        """It has become the active consumer of a queue with a single one, or another one has taken its place."""
+
     def cancelled_by_queue(self) -> None:
         """The queue was deleted, or the consumer was one-shot."""
         raise NotImplementedError
+
+    @property
+    def client_tag(self) -> str:
+        """The tag that the client has chosen, also if the client is in another cell."""
+        return self.tag
 
     @property
     def label(self) -> str:

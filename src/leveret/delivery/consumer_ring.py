@@ -7,6 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from leveret.delivery.consumer import Consumer
 
+# Why a queue is paused: its operator, the pause of all queues (delivery_pause.py), its move to another cell, or its
+# messages that are on their way to other cells (queues/departures.py).
+BY_OPERATOR, BY_BROKER, BY_MOVE, BY_DEPARTURES = 1, 2, 4, 8
+
 
 class ConsumerRing:
     """Consumers with a higher priority are served first while they have room; equal ones in turn, one message each."""
@@ -16,7 +20,7 @@ class ConsumerRing:
     def __init__(self) -> None:
         self._levels: list[tuple[int, deque[Consumer]]] = []  # highest priority first
         self.total = 0
-        self.paused = False  # nothing is delivered
+        self.paused = 0  # nothing is delivered; a sum of the reasons above
         self.stretch = 0  # after next(): how many messages in a row that consumer may get; 0 = any number
 
     def __len__(self) -> int:
@@ -81,6 +85,22 @@ class SingleActive(ConsumerRing):
     @property
     def active(self) -> Consumer | None:
         return next(iter(self), None)
+
+    def add(self, consumer: Consumer) -> None:
+        former = self.active
+        super().add(consumer)
+        if self.active is consumer:
+            if former is not None:
+                former.activity_changed(False)
+            consumer.activity_changed(True)
+
+    def remove(self, consumer: Consumer) -> bool:
+        was_active = self.active is consumer
+        if not super().remove(consumer):
+            return False
+        if was_active and (heir := self.active) is not None:
+            heir.activity_changed(True)
+        return True
 
     def next(self) -> Consumer | None:
         self.stretch = 0

@@ -8,19 +8,27 @@ Receipt for each copy that must exist, at a remote leader or a replica, and reso
       │          └──────> refused, lost
       └─────────────────> lost
 
-A confirm or a commit waits for all receipts of its publishes. Receipts of different logs are never compared. Until a
-receipt is received, its messages count against the flow control of the publisher.
+A confirm or a commit waits for all receipts of its publishes. A log may refuse a part of a run: each message gets its
+own confirm, or the publisher would publish again what is in the queue. Receipts of different logs are never compared.
+Until a receipt is received, its messages count against the flow control of the publisher, large ones for several.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from leveret.message import Message
 
+CREDIT = 4 << 10  # bytes for which a run counts as one more message
+
 
 class RemoteLog(Protocol):
     """The log of a queue that answers later."""
+
+    @property
+    def reachable_cell(self) -> str:
+        """The cell where the queue is; empty if that is not a cell, or away."""
 
     def submit(self, size: int, timed: bool, publish: PendingPublish) -> None:
         """Take ``publish.run``, and open its receipts.
@@ -28,15 +36,21 @@ class RemoteLog(Protocol):
         All receipts that are open when the queue is deleted must be resolved then, so that no publisher waits forever.
         """
 
+    def forward(self, size: int, timed: bool, run: list[Message], publisher: Publisher) -> None:
+        """Take a run whose publisher waits for no answer: it spends credits, and gets them back."""
+
     def sync(self, publish: PendingPublish) -> None:
         """Open a receipt of ``publish``, which has no messages, for everything that was settled in the queue so far."""
+
+    def unanswered(self) -> list[Receipt]:
+        """Those of all runs that were submitted and are not resolved."""
 
 
 class Publisher(Protocol):
     """The channel that published a run, or the broker itself (broker/remote_writes.py)."""
 
     def spend(self, credits: int) -> None:
-        """This many more messages were sent to a log and are not yet received."""
+        """About this many more messages were sent to a log and are not yet received."""
 
     def refund(self, credits: int) -> None:
         """This many of these messages were received or lost."""
@@ -58,7 +72,17 @@ class Unattended:
 class PendingPublish:
     """One run on its way to all queues of its route. ``first``, ``last``: its confirm numbers, 0 without confirms."""
 
-    __slots__ = ("_unresolved", "first", "is_received", "is_rejected", "last", "mandatory", "publisher", "run")
+    __slots__ = (
+        "_unresolved",
+        "first",
+        "is_received",
+        "is_rejected",
+        "last",
+        "mandatory",
+        "publisher",
+        "rejected",
+        "run",
+    )
 
     def __init__(
         self, publisher: Publisher, run: list[Message], *, mandatory: bool = False, first: int = 0, last: int = 0
@@ -68,17 +92,26 @@ class PendingPublish:
         self.mandatory = mandatory
         self.first, self.last = first, last
         self.is_received = False  # by at least one queue
-        self.is_rejected = False  # by at least one queue, or lost on the way to it
+        self.is_rejected = False  # a message at least, by at least one queue, or lost on the way to it
+        self.rejected: Collection[int] = ()  # the places of these messages in the run
         self._unresolved = 1  # receipts; one of them stands for the queues of this broker
 
-    def open(self) -> Receipt:
+    def open(self, size: int = 0) -> Receipt:
+        """``size``: bytes of the run."""
         self._unresolved += 1
-        self.publisher.spend(len(self.run))
-        return Receipt(self)
+        credits = len(self.run) + size // CREDIT
+        self.publisher.spend(credits)
+        return Receipt(self, credits)
+
+    def reject(self, places: Collection[int] | None = None) -> None:
+        """Of these messages, or of all."""
+        self.is_rejected = True
+        self.rejected = range(len(self.run)) if places is None else {*self.rejected, *places}
 
     def resolve(self, ack: bool) -> None:
         """One more receipt is resolved."""
-        self.is_rejected = self.is_rejected or not ack
+        if not ack:
+            self.reject()
         self._unresolved -= 1
         if not self._unresolved:
             self.publisher.resolved(self)
@@ -87,11 +120,16 @@ class PendingPublish:
 class Receipt:
     """The pending answer of one log for one run. Resolving it twice has no effect."""
 
-    __slots__ = ("_is_open", "_is_unreceived", "_publish")
+    __slots__ = ("_credits", "_is_open", "_is_unreceived", "_publish")
 
-    def __init__(self, publish: PendingPublish) -> None:
+    def __init__(self, publish: PendingPublish, credits: int) -> None:
         self._publish = publish
+        self._credits = credits
         self._is_open = self._is_unreceived = True
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
 
     def received(self) -> None:
         """The queue has the messages: the publisher may send more, and a mandatory message has found its queue."""
@@ -104,10 +142,12 @@ class Receipt:
         self.received()
         self._resolve(ack=True)
 
-    def refused(self) -> None:
-        """The queue has rejected the messages."""
+    def refused(self, places: Collection[int] | None = None) -> None:
+        """The queue has rejected the messages at these places of the run, or all. It has the others."""
         self.received()
-        self._resolve(ack=False)
+        if places is not None and self._is_open:
+            self._publish.reject(places)
+        self._resolve(ack=places is not None)
 
     def lost(self) -> None:
         """The log will never answer: its queue was deleted, or its node is gone."""
@@ -116,7 +156,7 @@ class Receipt:
     def _refund(self) -> None:
         if self._is_unreceived:
             self._is_unreceived = False
-            self._publish.publisher.refund(len(self._publish.run))
+            self._publish.publisher.refund(self._credits)
 
     def _resolve(self, *, ack: bool) -> None:
         if self._is_open:

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
-from leveret.delivery.consumer import Holder
+from leveret.delivery.consumer import Holder, Source
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
 
@@ -59,6 +60,25 @@ def give_back(portions: list[Portion]) -> None:
         holder.queue.requeue(lane, sequence, messages, count, tried=False)
 
 
+def give_back_unseen(portions: list[Portion]) -> None:
+    """Requeue messages that another cell has prefetched, and given to no consumer: this was no delivery."""
+    for holder, lane, sequence, messages, count in portions:
+        holder.queue.requeue(lane, sequence, messages, count - 1, tried=False)
+
+
+def requeue_left(portions: list[Portion]) -> None:
+    """Requeue messages whose holder in another cell was closed before it settled them."""
+    give_back(portions)
+    for portion in portions:
+        portion.holder.restore(len(portion.messages))
+
+
+def requeue_unseen(portions: list[Portion]) -> None:
+    give_back_unseen(portions)
+    for portion in portions:
+        portion.holder.restore(len(portion.messages))
+
+
 def drop(portions: list[Portion]) -> None:
     for holder, lane, sequence, messages, _ in portions:
         holder.queue.drop(lane, sequence, messages)
@@ -80,6 +100,9 @@ class Span:
         self.count = count
 
 
+NO_SPANS: deque[Span] = deque()  # of channels without deliveries yet: a deque of their own takes 0.75 KB
+
+
 class Unacked:
     """Outstanding deliveries of one channel, by delivery tag."""
 
@@ -91,7 +114,7 @@ class Unacked:
         self.start = 0
         self.holes = 0
         self.items: list[Message | None] = []
-        self.spans: deque[Span] = deque()
+        self.spans = NO_SPANS
         self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
         self.timed_out: dict[int, None] = {}  # tags whose ack timeout has passed: a late ack is not an error
         self.late = 0  # settlements of tags that had timed out
@@ -117,7 +140,9 @@ class Unacked:
         last = first + number - 1
         self.next_tag = last + 1
         delta = sequence - first
-        if self.spans:
+        if self.spans is NO_SPANS:
+            self.spans = deque()
+        elif self.spans:
             span = self.spans[-1]
             same_source = span.holder is holder and span.lane == lane and span.count == count
             if same_source and span.delta == delta and span.last == first - 1:
@@ -223,6 +248,35 @@ class Unacked:
         if not self.holds(tag):
             return None
         return self.stragglers[tag].holder if tag < self.base else self._span_of(tag).holder
+
+    def held_of(self, queue: Source, most_spans: int) -> Iterator[tuple[int, Portion]]:
+        """The outstanding deliveries of one queue, each with its tag, from the oldest on; nothing may change meanwhile.
+        ``most_spans``: how many spans are read."""
+        for tag, portion in self.stragglers.items():
+            if portion.holder.queue is queue:
+                yield tag, portion
+        for first, span in self._spans_of(queue, most_spans):
+            for tag in range(first, span.last + 1):
+                message = self.items[self.start + tag - self.base]
+                if message is not None:
+                    yield tag, Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
+
+    def number_of(self, queue: Source, most_spans: int) -> int:
+        """How many deliveries of one queue are outstanding."""
+        number = sum(portion.holder.queue is queue for portion in self.stragglers.values())
+        shift = self.start - self.base
+        for first, span in self._spans_of(queue, most_spans):
+            slots = self.items[first + shift : span.last + 1 + shift]
+            number += len(slots) - slots.count(None)
+        return number
+
+    def _spans_of(self, queue: Source, most_spans: int) -> Iterator[tuple[int, Span]]:
+        """Spans that are not settled, each with its first tag from ``base`` on."""
+        first = self.base
+        for span in islice(self.spans, most_spans):
+            if span.holder.queue is queue:
+                yield first, span
+            first = max(first, span.last + 1)
 
     def _forget_timed_out(self, tag: int, multiple: bool) -> int:
         """Forget the timed-out tags that this settlement covers; returns how many."""

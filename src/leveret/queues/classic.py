@@ -25,7 +25,7 @@ from leveret.backlog.context import Cancellable
 from leveret.backlog.deadlines import ON_DISK_AT_ONCE
 from leveret.backlog.delayed import DelayedMessages
 from leveret.backlog.lane import Lane
-from leveret.backlog.walk import Visitor, Walk
+from leveret.backlog.walk import START, Position, Visitor, Walk
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing, SingleActive
@@ -33,6 +33,7 @@ from leveret.message import NEVER, Message
 from leveret.queues.ack_timeouts import AckTimeouts
 from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult
+from leveret.queues.departures import Departures
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.idle_timer import IdleTimer
 from leveret.queues.limits import Limits
@@ -63,9 +64,11 @@ class ClassicQueue(Backlog, DeclaredQueue):
         "can_reject",
         "consumers",
         "counts_deliveries",
+        "departures",
         "duplicates",
         "durable",
         "expiry_timer",
+        "frozen",
         "idle_timer",
         "limits",
         "options",
@@ -79,7 +82,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
     context: QueueContext
 
     def __init__(self, declared: Declaration, context: QueueContext) -> None:
-        id_, name, self.vhost, self.options, self.durable, self.auto_delete, self.owner, arguments = declared
+        id_, name, self.vhost, self.options, self.durable, self.auto_delete, self.owner, arguments, _ = declared
         self.synced = stored = self.durable and self.owner is None
         super().__init__(id_, name, (self.options.max_priority or 0) + 1, context, stored=stored)
         self.arguments = dict(arguments)
@@ -90,9 +93,15 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.duplicates: Duplicates | None = None
         self.can_reject = self.counts_deliveries = False
         self.returning = 0  # settlements in progress that return messages: no other message overtakes these
+        self.frozen = 0  # its messages do not change, except by publishes; reasons as in ConsumerRing.paused
+        self.departures: Departures | None = None
         self.expiry_timer: tuple[float, Cancellable] | None = None
         self.idle_timer: IdleTimer | None = None
         self.apply(self.options)
+
+    @property
+    def has_upkeep(self) -> bool:
+        return self.limits is not None or self.selection is not None or super().has_upkeep
 
     # ---- options
 
@@ -211,6 +220,9 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.dirty = False
         if not self.alive:
             return
+        if self.frozen:
+            self.account()
+            return
         if self.deadlines is not None and not self._remove_expired():
             self.touch()  # more have expired, and an expired message is never delivered
             return
@@ -247,6 +259,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
                 observer(self)
 
     def catch_up(self) -> None:
+        self.context.deliveries.check()
         time_slice = self.context.background.new_slice()
         while self.dirty:  # consumers may have room for more than one burst
             self.drain()
@@ -313,10 +326,12 @@ class ClassicQueue(Backlog, DeclaredQueue):
         return lane.paged > 0 and lane.is_empty_here and not self.is_paused
 
     def when_loaded(self, call: Callable[[], None]) -> bool:
+        if self.context.deliveries.when_over(call):
+            return True
         return self.needs_load and self.pager is not None and self.pager.when_loaded(call)
 
-    def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> Walk:
-        return Walk(self, visit, on_progress)
+    def walk(self, visit: Visitor, on_progress: Callable[[], None], after: Position = START) -> Walk:
+        return Walk(self, visit, on_progress, after=after)
 
     def first_message(self) -> Message | None:
         waiting = self.highest_lane().first()
@@ -324,8 +339,9 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
         if self.dirty:
+            self.context.deliveries.check()
             self.drain()
-        while self.deadlines is not None and not self._remove_expired():
+        while self.deadlines is not None and not self.frozen and not self._remove_expired():
             if time_slice is not None and time_slice.is_over:
                 return False
         for lane in self.lanes:
@@ -410,7 +426,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
 
     @property
     def is_paused(self) -> bool:
-        return self.consumers.paused
+        return bool(self.consumers.paused)
 
     @property
     def is_selective(self) -> bool:
@@ -472,7 +488,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
             for lane in self.lanes:
                 if on_disk := [each.sequence for each in expired if each.message is None and each.lane == lane.number]:
                     self._remove_expired_on_disk(lane, on_disk)
-            if owed <= 0 and (left <= 0 or time_slice.is_over):
+            if self.frozen or (owed <= 0 and (left <= 0 or time_slice.is_over)):
                 return False
         return True
 
@@ -480,14 +496,19 @@ class ClassicQueue(Backlog, DeclaredQueue):
         """Remove expired messages that are on disk only. They are read only if they are dead-lettered."""
         target = self.options.dead_letter
         if target is not None and target.takes_expired:
-            self.counters.expired += self.read_expired(lane, sequences, self._expired_was_read)
+            wait = self._wait_to_depart
+            self.counters.expired += self.read_expired(lane, sequences, self._expired_was_read, wait)
             return
         assert self.pager is not None
         for sequence in sequences:
             size = self.pager.expire(lane, sequence)
             if size is not None:
                 self.counters.expired += 1
+                self.context.discards.dropped[EXPIRED] += 1
                 self.release(lane.number, sequence, 1, size)
+
+    def _wait_to_depart(self, call: Callable[[], None]) -> bool:
+        return self.departures is not None and self.departures.when_possible(call)
 
     def _expired_was_read(self, lane: int, messages: list[tuple[int, Message]]) -> None:
         expired = [DeadMessage(lane, sequence, message) for sequence, message in messages]
@@ -523,10 +544,12 @@ class ClassicQueue(Backlog, DeclaredQueue):
             sent = [dead for dead in messages if target.takes(reason, dead.message)]
             if sent and self.context.dead_letters is not None:
                 self.counters.dead_lettered += len(sent)
+                self.context.discards.dead_lettered[reason] += len(sent)
                 self.context.dead_letters.send(self, reason, sent)
             if len(sent) == len(messages):
                 return
             messages = [dead for dead in messages if not target.takes(reason, dead.message)]
+        self.context.discards.dropped[reason] += len(messages)
         for dead in messages:
             self.release_dead(dead)
 

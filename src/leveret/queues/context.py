@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.backlog.context import BacklogContext
+from leveret.delivery.delivery_pause import DeliveryPause
+from leveret.errors import PreconditionFailed
+from leveret.queues.discard_counters import DiscardCounters
 from leveret.store.disk import Disk
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
-    from leveret.queues.declared_queue import DeclaredQueue
+    from leveret.queues.declared_queue import Declaration, DeclaredQueue
     from leveret.queues.duplicates import DeduplicationLog
     from leveret.queues.options import DeadMessage
     from leveret.queues.traced_queues import QueueTracer
@@ -106,14 +109,27 @@ class StreamWorkers:
         self._writer.do(job, done)
 
 
+class RemoteQueues:
+    """Creates queues that are in another cell. This broker is the only cell."""
+
+    def make_queue(self, declared: Declaration) -> DeclaredQueue:
+        raise PreconditionFailed(
+            f"queue '{declared.name}' is in cell '{declared.home}', and this broker is the only cell: start it with "
+            "--cells"
+        )
+
+
 @dataclass(slots=True)
 class QueueContext(BacklogContext):
     """Shared by the queues of a virtual host."""
 
     callbacks: QueueCallbacks = field(default_factory=QueueCallbacks)
+    deliveries: DeliveryPause = field(default_factory=DeliveryPause)
     dead_letters: DeadLetterTarget | None = None
+    discards: DiscardCounters = field(default_factory=DiscardCounters)
     expiries_at_once: int = 2048  # messages that may expire in one drain; the rest expires in the next drain
     stream_disk: Disk | None = None  # the files of streams
     stream_workers: StreamWorkers = field(default_factory=StreamWorkers)
     stream_offsets: OffsetBook | None = None
+    remote_queues: RemoteQueues = field(default_factory=RemoteQueues)
     tracer: QueueTracer | None = None  # records every message while the virtual host is traced (traced_queues.py)

@@ -6,6 +6,7 @@ A queue type implements it as a subclass: ClassicQueue, StreamQueue. It includes
     backlog       messages wait in lanes and leave when they are settled; None otherwise
     stream        messages have offsets and stay; None otherwise
     has_offsets   whether ``stream`` is not None
+    home          the queue is in another cell, which answers requests about it; None otherwise
     can_reject    may refuse single messages
 
 The class has no slots of its own, since Python allows only one base with slots: each type lists the attributes below.
@@ -18,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leveret.backlog.backlog import Backlog, Observer
 from leveret.backlog.counters import QueueCounters
-from leveret.backlog.walk import STEP, Visitor
+from leveret.backlog.walk import START, STEP, Position, Visitor
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import RemoteLog
-from leveret.errors import AccessRefused
+from leveret.errors import AccessRefused, AmqpError
 from leveret.message import Message
 from leveret.queues.context import QueueContext
 from leveret.queues.options import QueueOptions
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from leveret.queues.duplicates import Duplicates
     from leveret.queues.limits import Limits
     from leveret.queues.stream import StreamQueue
+
+
+HERE = ""  # the own cell
 
 
 class GetResult(NamedTuple):
@@ -47,6 +51,28 @@ class GetResult(NamedTuple):
     left: int
 
 
+class QueueCounts(NamedTuple):
+    ready: int
+    consumers: int
+
+
+class HomeRequests(Protocol):
+    """Requests about a queue that is in another cell. ``answered`` gets the result or an error, at once or later."""
+
+    @property
+    def cell_name(self) -> str: ...
+
+    def count(self, answered: Callable[[QueueCounts | AmqpError], None]) -> None: ...
+
+    def purge(self, answered: Callable[[int | AmqpError], None]) -> None: ...
+
+    def delete(self, if_unused: bool, if_empty: bool, answered: Callable[[int | AmqpError], None]) -> None:
+        """The result is the number of messages that were deleted with it."""
+
+    def joined(self, consumer: Consumer, answered: Callable[[AmqpError | None], None]) -> None:
+        """Whether the home cell has accepted the consumer."""
+
+
 class Declaration(NamedTuple):
     """How a queue was declared. ``options``: the effective options, from its arguments and from policies."""
 
@@ -58,6 +84,12 @@ class Declaration(NamedTuple):
     auto_delete: bool = False
     owner: object | None = None  # the connection of an exclusive queue
     arguments: Mapping[str, object] = {}
+    home: str = HERE  # the cell where it is
+
+
+def home_of(queue: DeclaredQueue) -> str:
+    """The cell where it is."""
+    return HERE if queue.home is None else queue.home.cell_name
 
 
 class MessageWalk(Protocol):
@@ -65,6 +97,7 @@ class MessageWalk(Protocol):
 
     is_over: bool
     enough: bool  # set by the visitor: no more messages in this step
+    ends: dict[int, int]  # the last sequence of each lane that was visited completely
 
     def step(self, most: int = STEP) -> bool:
         """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at the end."""
@@ -94,6 +127,7 @@ class DeclaredQueue(Queue):
     keeps_all: bool = False
     has_offsets: bool = False
     remote_log: RemoteLog | None = None
+    home: HomeRequests | None = None
     # Parts for options that not every type has.
     ack_timeouts: AckTimeouts | None = None
     duplicates: Duplicates | None = None
@@ -110,6 +144,11 @@ class DeclaredQueue(Queue):
     def stream(self) -> StreamQueue | None:
         """Offsets, files and readers."""
         return None
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the definition survives a restart."""
+        return self.stored
 
     # ---- counting
 
@@ -152,7 +191,8 @@ class DeclaredQueue(Queue):
         raise NotImplementedError
 
     def when_loaded(self, call: Callable[[], None]) -> bool:
-        """Call back when the first message was loaded from disk; False if ``get`` need not wait."""
+        """Call back when the first message was loaded from disk, or when the pause of all deliveries is over; False if
+        ``get`` need not wait."""
         return False
 
     def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
@@ -163,8 +203,8 @@ class DeclaredQueue(Queue):
         """Remove all ready messages; returns their number. Unacknowledged messages stay with their holders."""
         raise NotImplementedError
 
-    def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> MessageWalk:
-        """Visit all messages without consuming them."""
+    def walk(self, visit: Visitor, on_progress: Callable[[], None], after: Position = START) -> MessageWalk:
+        """Visit all messages without consuming them, or those behind the position of an earlier walk."""
         raise NotImplementedError
 
     # ---- settling

@@ -10,6 +10,7 @@ from collections import deque
 
 from leveret.backlog.context import Drainable, MemoryGauge
 from leveret.delivery.consumer import Consumer, Outstanding
+from leveret.delivery.delivery_pause import DeliveryPause
 from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
 from leveret.queues.duplicates import Duplicates
@@ -25,7 +26,7 @@ class ReplyQueue:
     limits: Limits | None = None
     duplicates: Duplicates | None = None
 
-    def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Drainable]) -> None:
+    def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Drainable], deliveries: DeliveryPause) -> None:
         self.name = name
         self.alive = True
         self.stored = self.synced = self.keeps_all = self.can_reject = self.counts_deliveries = False
@@ -34,6 +35,7 @@ class ReplyQueue:
         self.consumer: Consumer | None = None
         self._gauge = gauge
         self._dirty = dirty
+        self._deliveries = deliveries
         self._waiting: deque[Message] = deque()
         self._sequence = 1
 
@@ -56,6 +58,8 @@ class ReplyQueue:
 
     def drain(self) -> None:
         self.dirty = False
+        if self._deliveries.reason is not None:
+            return  # the queue is touched at the end of the pause
         while self.alive and self._waiting and self.consumer is not None and self.consumer.room() > 0:
             number, size = self.consumer.take(self._waiting, 0, self._sequence, len(self._waiting))
             self._sequence += number

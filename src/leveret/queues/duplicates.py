@@ -140,6 +140,22 @@ class Duplicates:
 
         trace.read(take, taken)
 
+    # ---- moving the queue to another cell
+
+    def kept(self) -> list[tuple[bytes, float]]:
+        """The IDs that have not expired, oldest first, each with its expiry."""
+        now, last = self._queue.context.now(), dict.fromkeys(self._line)
+        return [(key, self._ends[key]) for key in last if self._ends.get(key, -NEVER) > now]
+
+    def adopt(self, kept: list[tuple[bytes, float]]) -> None:
+        """Continue with the IDs that the queue has recorded elsewhere."""
+        if kept and self._trace is None and self._queue.stored:
+            self._trace = self._queue.context.callbacks.open_trace(self._queue)
+        for key, end in kept:
+            if self._trace is not None:
+                self._trace.append(key, end, self._queue.synced)
+            self._take(key, end)
+
     def stop(self) -> None:
         """Discard the stored keys, because deduplication was switched off."""
         if self._trace is not None:

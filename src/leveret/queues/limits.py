@@ -87,7 +87,7 @@ class Limits:
             left -= self._drop_many(min(messages, left))
             messages, size = self._excess()
         while messages > 0 or size > 0:
-            if left <= 0:
+            if left <= 0 or queue.frozen:
                 queue.touch()  # the rest is dropped in the next tick
                 return
             dropped: list[DeadMessage] = []
@@ -115,6 +115,7 @@ class Limits:
         number = min(number, len(lane.ready))
         sequence, messages = lane.take(number)
         queue.counters.dropped += number
+        queue.context.discards.dropped[MAXLEN] += number
         if number:
             queue.release(lane.number, sequence, number, sum([len(message[0]) for message in messages]))
         return number
@@ -132,6 +133,7 @@ class Limits:
         if found is None:
             return False
         queue.counters.dropped += 1
+        queue.context.discards.dropped[MAXLEN] += 1
         queue.release(lane.number, found[0], 1, found[1])
         return True
 

@@ -23,6 +23,7 @@ from leveret.queues.argument_kinds import (
     text,
     whole_number,
 )
+from leveret.queues.leader_locator import leader_locator
 from leveret.queues.stream_options import STREAM, max_age, refuse_what_streams_cannot, segment_bytes
 
 BATCH = 256  # messages at a time: each batch is one group of the log
@@ -33,6 +34,7 @@ LONGEST = 365 * 86400.0
 TYPES = ("disabled", "all", "failed", "returned")
 MAX_PRIORITY = 255
 MOST = (1 << 53) - 1
+QUEUE_TYPE = "x-queue-type"
 QUEUE_TYPES = ("classic", "quorum", STREAM)
 DURABILITIES = ("fsync", "os")
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
@@ -48,7 +50,7 @@ COMPARED = (
     "x-expires",
     "x-message-ttl",
     "x-max-priority",
-    "x-queue-type",
+    QUEUE_TYPE,
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
     "x-max-length",
@@ -64,7 +66,7 @@ COMPARED = (
     "x-max-age",
     "x-stream-max-segment-size-bytes",
 )
-USUAL = {"x-queue-type": "classic"}  # declaring this value is equivalent to omitting it
+USUAL = {QUEUE_TYPE: "classic"}  # declaring this value is equivalent to omitting it
 
 
 class DeadMessage(NamedTuple):
@@ -211,9 +213,12 @@ class QueueOptions:
     groups: bool = False
     max_age: float | None = None  # of messages in a stream
     segment_bytes: int | None = None  # of the files of a stream
+    leader_locator: str | None = None  # None: the setting of the node
 
     @staticmethod
     def of(arguments: Mapping[str, object], durable: bool = False, exclusive: bool = False) -> QueueOptions:
+        if not arguments:
+            return NO_ARGUMENTS
         kind = _queue_type(arguments)
         if kind == "quorum" and (exclusive or not durable):
             wrong = "'exclusive' true" if exclusive else "'durable' false"
@@ -226,6 +231,7 @@ class QueueOptions:
                 max_bytes=whole_number(arguments, "x-max-length-bytes", 0, MOST),
                 max_age=max_age(arguments),
                 segment_bytes=segment_bytes(arguments),
+                leader_locator=leader_locator(arguments),
             )
         pending = whole_number(arguments, "x-pending-message-limit", 0, MOST)
         max_length = whole_number(arguments, "x-max-length", 0, MOST)
@@ -248,11 +254,15 @@ class QueueOptions:
             retry=retry,
             duplicates=_duplicates(arguments),
             groups=flag(arguments, "x-message-groups"),
+            leader_locator=leader_locator(arguments),
         )
 
 
+NO_ARGUMENTS = QueueOptions()  # a start restores thousands of such queues
+
+
 def _queue_type(arguments: Arguments) -> str:
-    kind = arguments.get("x-queue-type", USUAL["x-queue-type"])
+    kind = arguments.get(QUEUE_TYPE, USUAL[QUEUE_TYPE])
     if kind not in QUEUE_TYPES:
         raise PreconditionFailed(f"invalid arg 'x-queue-type': {kind!r}; this broker has {', '.join(QUEUE_TYPES)}")
     return str(kind)

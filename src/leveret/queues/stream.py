@@ -20,21 +20,20 @@ from collections.abc import Callable
 from leveret.backlog.backlog import Observer
 from leveret.backlog.context import PER_MESSAGE
 from leveret.backlog.counters import QueueCounters
-from leveret.backlog.walk import Visitor
+from leveret.backlog.walk import START, Position, Visitor
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
-from leveret.errors import PreconditionFailed, Unsupported
 from leveret.message import Message
 from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult
 from leveret.queues.options import QueueOptions
-from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
+from leveret.queues.stream_options import Retention, checked_reader, get_unsupported, purge_unsupported
 from leveret.queues.stream_readers import StreamReaders
 from leveret.queues.stream_walk import StreamWalk
 from leveret.queues.stream_writer import StreamWriter
 from leveret.store.log import Placement
-from leveret.store.stream_files import StreamFiles, StreamRun
+from leveret.store.stream_files import SEGMENT_BYTES, StreamFiles, StreamRun
 
 
 class StreamQueue(DeclaredQueue):
@@ -96,11 +95,12 @@ class StreamQueue(DeclaredQueue):
         self.next_offset = 0  # messages below this are visible
         self._pending: deque[StreamRun] = deque()  # not granted yet
         self._latest: list[Message] = []  # messages of the last run
-        self._arrival = 0  # arrival time of all messages of this tick; 0: none yet
+        self._arrival = 0  # arrival time of the last run; 0: later messages are in a run of their own
         self._watchers: list[tuple[int, Callable[[], None]]] = []  # (offset, callback when it is visible)
         self.readers = StreamReaders(self)
         self.writer = StreamWriter(self)
         self.apply(self.options)
+        context.log.streams.add(self.id)
 
     def apply(self, options: QueueOptions) -> None:
         self.options = options
@@ -169,10 +169,11 @@ class StreamQueue(DeclaredQueue):
             return []
         first = self.tail
         self.tail = first + len(run)
-        if self._arrival and self._latest and self._latest[-1][1] is run[0][1]:
-            self._latest += run  # the run has one tick and one address
+        arrival = self.context.log.streams.arrival() or self._arrival or self.wall_time()
+        if arrival == self._arrival and self._latest[-1][1] is run[0][1]:
+            self._latest += run  # the run has one time and one address
         else:
-            self._arrival = self._arrival or self.wall_time()
+            self._arrival = arrival
             self._latest = run[:]
             self._pending.append(StreamRun(first, self._arrival, self._latest))
         self.bytes += size
@@ -257,11 +258,13 @@ class StreamQueue(DeclaredQueue):
         self.held += size
 
     def catch_up(self) -> None:
+        self.context.deliveries.check()
         self.drain()
         self.dirty = True  # it is still in the list of dirty queues; the next drain finds nothing to do
 
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
         if self.dirty:
+            self.context.deliveries.check()
             self.drain()
         return True
 
@@ -278,10 +281,10 @@ class StreamQueue(DeclaredQueue):
         self.counters.received = self.tail
 
     def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
-        raise Unsupported(f"basic.get not supported by stream queues {self._title}: consume it with a prefetch")
+        raise get_unsupported(self._title)
 
     def purge(self) -> int:
-        raise Unsupported(f"queue.purge not supported by stream queues {self._title}: let retention remove messages")
+        raise purge_unsupported(self._title)
 
     @property
     def _title(self) -> str:
@@ -312,14 +315,7 @@ class StreamQueue(DeclaredQueue):
     # ---- readers
 
     def add_consumer(self, consumer: Consumer) -> None:
-        if not consumer.is_limited:
-            raise PreconditionFailed(
-                f"consumer prefetch count is not set for stream {self._title}: set it by basic.qos"
-            )
-        if consumer.no_ack:
-            raise Unsupported(f"automatic acknowledgement not supported by stream {self._title}: consume with acks")
-        now = self.context.now() + self.context.wall_ahead()
-        options = reader_options(consumer.arguments, now)
+        options = checked_reader(consumer, self._title, self.context.now() + self.context.wall_ahead())
         self.refuse_second(consumer)
         self.readers.bookmarks.refuse_reader(options.name)
         self.consumers.add(consumer)
@@ -333,8 +329,8 @@ class StreamQueue(DeclaredQueue):
             self.context.callbacks.count_memory(-consumer.memory)
             self.touch()
 
-    def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> StreamWalk:
-        return StreamWalk(self, visit, on_progress)
+    def walk(self, visit: Visitor, on_progress: Callable[[], None], after: Position = START) -> StreamWalk:
+        return StreamWalk(self, visit, on_progress, after)
 
     # ---- deletion
 

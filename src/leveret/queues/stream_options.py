@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from leveret.errors import PreconditionFailed
+from leveret.delivery.consumer import Consumer
+from leveret.errors import PreconditionFailed, Unsupported
 from leveret.queues.argument_kinds import Arguments, flag, text, whole_number
 
 STREAM = "stream"
 READER_NAME, PINNED = "x-stream-consumer", "x-stream-pinned"
-SEGMENT_BYTES = 64 << 20
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 4 << 10, 1 << 31
 # Arguments of other queue types that a stream does not support.
 NOT_FOR_STREAMS = (
@@ -89,6 +89,23 @@ def segment_bytes(arguments: Arguments) -> int | None:
 def interval(value: str) -> float | None:
     match = AGE.fullmatch(value)
     return None if match is None else float(match[1]) * UNITS[match[2]]
+
+
+def checked_reader(consumer: Consumer, queue: str, wall: float) -> ReaderOptions:
+    """The options of a consumer; refuses one that streams cannot serve. ``queue``: its name in error messages."""
+    if not consumer.is_limited:
+        raise PreconditionFailed(f"consumer prefetch count is not set for stream {queue}: set it by basic.qos")
+    if consumer.no_ack:
+        raise Unsupported(f"automatic acknowledgement not supported by stream {queue}: consume with acks")
+    return reader_options(consumer.arguments, wall)
+
+
+def get_unsupported(queue: str) -> Unsupported:
+    return Unsupported(f"basic.get not supported by stream queues {queue}: consume it with a prefetch")
+
+
+def purge_unsupported(queue: str) -> Unsupported:
+    return Unsupported(f"queue.purge not supported by stream queues {queue}: let retention remove messages")
 
 
 def reader_options(arguments: Mapping[str, object], wall: float) -> ReaderOptions:

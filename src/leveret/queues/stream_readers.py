@@ -189,6 +189,7 @@ class StreamReaders:
     def _begin(self, reader: StreamReader, offset: int) -> None:
         """Start reading; a named reader has a stored offset from now on, even if it never acknowledges."""
         reader.cursor = max(offset, self._queue.first_offset)
+        reader.consumer.starts_at(reader.cursor)
         self.bookmarks.keep(reader)
 
     def remove(self, consumer: Consumer) -> None:

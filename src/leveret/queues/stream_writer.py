@@ -33,6 +33,7 @@ SMALLEST_LOOK, LARGEST_LOOK = 1.0, 60.0  # seconds between two checks of the age
 class StreamWriter:
     __slots__ = (
         "_age_timer",
+        "_first",
         "_is_busy",
         "_is_over",
         "_is_short",
@@ -55,6 +56,7 @@ class StreamWriter:
         self._is_over = False
         self._unsynced = 0  # bytes
         self._synced = 0  # below this offset everything is on disk, and settled in the journal
+        self._first = 0  # the first offset that the log was told
         self._sync_timer: Cancellable | None = None
         self._age_timer: Cancellable | None = None
         self.left_below = 0  # the end of the stream before the start
@@ -122,6 +124,7 @@ class StreamWriter:
             self._is_short = False
             self._alarm(None)
         assert isinstance(result, int)
+        self._report_first()
         self._queue.written(runs, size)
         if result:
             self._settle(result)
@@ -210,7 +213,18 @@ class StreamWriter:
         """Apply retention now, without a write."""
         queue = self._queue
         if queue.alive and self.failure is None and not self._is_over and queue.files.bytes:
-            queue.context.stream_workers.write(self._trimming(), lambda result: queue.touch())
+            queue.context.stream_workers.write(self._trimming(), self._trimmed)
+
+    def _trimmed(self, result: object) -> None:
+        self._report_first()
+        self._queue.touch()
+
+    def _report_first(self) -> None:
+        queue = self._queue
+        first = queue.files.first
+        if first != self._first and queue.alive:
+            self._first = first
+            queue.context.log.streams.trimmed(queue.id, first)
 
     def watch_age(self) -> None:
         """Remove old messages even if no new messages are published."""

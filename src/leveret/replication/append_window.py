@@ -31,6 +31,7 @@ from leveret.replication.claims import Claim, Position
 from leveret.replication.records import CLAIM, PART_SIZE, Head, read_head, split
 
 SIZE = 4  # records under way: more only wait in the engine
+WORTHWHILE = 16 << 10  # bytes: a smaller record waits for the one that is under way
 
 Token = TypeVar("Token")
 
@@ -67,6 +68,7 @@ class AppendWindow(Generic[Token]):
         self.epoch = claim.epoch
         self.next_batch = claim.batch
         self.position = Position(claim.sequence, claim.epoch, claim.batch - 1)  # of the last batch that was granted
+        self.granted_bytes = 0
         self._cell = cell
         self._size = size
         self._part_size = part_size
@@ -76,10 +78,12 @@ class AppendWindow(Generic[Token]):
         self._is_reading = False
         self._work: list[Send | Read] = []
 
-    @property
-    def has_room(self) -> bool:
-        """Whether a batch would be sent at once. Until then, better gather more."""
-        return len(self._sent) < self._size and not self._waiting and not self._is_reading and self.deposed is None
+    def has_room(self, size: int) -> bool:
+        """Whether to send so many bytes at once. Until then, better gather more: the engine needs about the same time
+        for a small record as for a large one, and does the next one after it. So small ones are not pipelined."""
+        if self._waiting or self._is_reading or self.deposed is not None:
+            return False
+        return not self._sent or (size >= WORTHWHILE and len(self._sent) < self._size)
 
     @property
     def is_idle(self) -> bool:
@@ -164,6 +168,7 @@ class AppendWindow(Generic[Token]):
         while self._sent and self._sent[0].is_acknowledged:
             entry = self._sent.popleft()
             self._known += 1
+            self.granted_bytes += len(entry.payload)
             if entry.token is not None:
                 granted.append(entry.token)
                 self.position = Position(self._known, self.epoch, entry.head.batch)

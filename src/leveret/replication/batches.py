@@ -2,14 +2,15 @@
 
     u32 size of the table, the table (msgpack), then the bytes of all writes, one after the other
 
-The table is ``[changes, writes, removals]``:
+The table is ``[changes, writes, removals, trims]``:
 
     changes     [0, kind, values] puts a row of the definitions, [1, kind, key] drops one
     writes      [segment, offset, size]: so many bytes belong at this place of this segment. A size of 0 begins the
                 segment without a record in it.
     removals    segments whose files are not needed any more
+    trims       [stream, offset]: retention has removed the messages of this stream below this offset
 
-A member first commits the changes, then writes, then removes, as the leader does (store/batch.py).
+A member first commits the changes, then writes, then removes, as the leader does (store/batch.py). Trims come last.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ SIZE = Struct(">I")
 FIRST_OFFSET = SEGMENT_HEAD.size  # the head of a segment follows from its number
 LARGEST_SEGMENT = (1 << 32) - 1  # settles name segments by 32 bits
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[list[tuple[int, str, list[Any]]], list[tuple[int, int, int]], list[int]]).decode
+_decode = msgspec.msgpack.Decoder(
+    tuple[list[tuple[int, str, list[Any]]], list[tuple[int, int, int]], list[int], list[tuple[int, int]]]
+).decode
 
 
 class Write(NamedTuple):
@@ -75,6 +78,7 @@ class Contents(NamedTuple):
     changes: list[Change]
     writes: list[Write]
     removals: list[int]
+    trims: list[tuple[int, int]]  # stream and first offset
 
 
 class SegmentEnd:
@@ -97,7 +101,7 @@ class SegmentEnd:
         return offset
 
 
-def encode_batches(batches: Sequence[Batch], end: SegmentEnd) -> bytes:
+def encode_batches(batches: Sequence[Batch], end: SegmentEnd, trims: Iterable[tuple[int, int]] = ()) -> bytes:
     """The body for these batches of the leader, which become one batch of the log: first come all changes, then all
     writes, then all removals, as in the writer. ``end`` is moved on: the order of calls is that of the journal."""
     table: list[tuple[int, int, int]] = []
@@ -109,7 +113,7 @@ def encode_batches(batches: Sequence[Batch], end: SegmentEnd) -> bytes:
             buffers += parts
     changes = [change for batch in batches for change in _changes(batch.changes)]
     removals = [segment for batch in batches for segment in batch.removals]
-    packed = _encode((changes, table, removals))
+    packed = _encode((changes, table, removals, list(trims)))
     return b"".join((SIZE.pack(len(packed)), packed, *buffers))
 
 
@@ -127,8 +131,9 @@ def decode_batch(body: bytes | memoryview) -> Contents:
     view = memoryview(body)
     try:
         (size,) = SIZE.unpack_from(view)
-        changes, table, removals = _decode(view[SIZE.size : SIZE.size + size])
-        return Contents([_change(*change) for change in changes], _writes(table, view[SIZE.size + size :]), removals)
+        changes, table, removals, trims = _decode(view[SIZE.size : SIZE.size + size])
+        writes = _writes(table, view[SIZE.size + size :])
+        return Contents([_change(*change) for change in changes], writes, removals, trims)
     except (StructError, msgspec.MsgspecError, KeyError, ValueError) as problem:
         raise ClusterError(f"a batch of the replicated log cannot be read ({problem}): upgrade this node") from problem
 

@@ -35,6 +35,7 @@ class Claim(NamedTuple):
     batch: int  # the first one of this epoch
     node: str
     life: str
+    has_base: bool = False  # the log begins with the data directory of this node, which members have to copy
 
 
 class ClaimAttempt(NamedTuple):
@@ -60,12 +61,12 @@ class StaleProof(Exception):
 def decode_claim(head: Head, sequence: int, payload: bytes) -> Claim:
     body = body_of(payload)
     try:
-        node, life = msgspec.msgpack.decode(body[: LONGEST_NAME + 1], type=tuple[str, str])
+        node, life, has_base = msgspec.msgpack.decode(body[: LONGEST_NAME + 1], type=tuple[str, str, bool])
     except msgspec.MsgspecError as problem:
         raise ClusterError(
             f"the claim at record {sequence} of the replicated log cannot be read ({problem}): upgrade this node"
         ) from problem
-    return Claim(head.epoch, sequence, head.batch, node, life)
+    return Claim(head.epoch, sequence, head.batch, node, life, has_base)
 
 
 class Candidate:
@@ -77,17 +78,21 @@ class Candidate:
         self._cell = cell
         self._attempts: dict[int, int] = {}  # sequence: epoch
 
-    def attempt(self, at: Position, dead: int) -> ClaimAttempt:
+    def attempt(self, at: Position, dead: int, has_base: bool = False) -> ClaimAttempt:
         """``at`` is where this node has read the log to, ``dead`` the epoch whose leader is proved to be dead, 0 if
-        there was none yet."""
+        there was none yet. ``has_base``: this is the first claim, and the node has data that is not in the log."""
         if dead != at.epoch:
             raise StaleProof(f"the proof is about epoch {dead}, the log is in epoch {at.epoch}")
         epoch = at.epoch + 1
-        body = msgspec.msgpack.encode((self.node, self.life))
+        body = msgspec.msgpack.encode((self.node, self.life, has_base))
         if len(body) > LONGEST_NAME:
             raise ClusterError(f"the node name {self.node[:40]!r}... is too long: choose one below 900 bytes")
         self._attempts[at.sequence + 1] = epoch
         return ClaimAttempt(at.sequence, epoch, encode_record(Head(CLAIM, 0, self._cell, epoch, at.batch + 1, 0), body))
+
+    def forget(self) -> None:
+        """The claims that were made are over, wherever they are read."""
+        self._attempts.clear()
 
     def has_won(self, claim: Claim) -> bool:
         """Whether a claim that was read is one that this life made."""

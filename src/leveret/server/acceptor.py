@@ -3,7 +3,8 @@
 Such a connection is counted from the accept on (admission.py): first under its peer address, and once a trusted proxy
 has sent the client's address, under that one. The PROXY header comes before the TLS handshake, so the
 socket is read here up to the end of the header, and only then passed to the event loop with or without TLS. From then
-on the address of the client replaces that of the proxy (proxied_transport.py).
+on the address of the client replaces that of the proxy (proxied_transport.py). The same holds for connections that a
+standby of the cell has accepted, whose address it has sent before (cluster/relay.py).
 
 Where proxies are expected, connections from loopback are served without a header unless loopback is listed: they are
 made by tools on this machine, such as the health check of the container. Connections from all other addresses that are
@@ -17,9 +18,10 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, cast
 
-from leveret.auth.loopback import is_loopback
+from leveret.auth.loopback import is_loopback, proxied
 from leveret.server.admission import Admission, Admitted
 from leveret.server.proxied_transport import ProxiedTransport
 from leveret.server.proxy_header import Address, BadHeader, TrustedProxies, client_of, missing
@@ -32,7 +34,7 @@ Admit = Callable[[], Any]  # makes a protocol object with an attribute ``admitte
 
 
 class Acceptor:
-    """Has the parts of ``asyncio.Server`` that Ports uses: ``sockets`` and ``close``. ``context`` can be replaced."""
+    """Has the parts of ``asyncio.Server`` that Ports uses. ``context`` can be replaced."""
 
     def __init__(
         self,
@@ -55,10 +57,20 @@ class Acceptor:
             listening.setblocking(False)
             self._run(self._accept(listening)).add_done_callback(lambda _, each=listening: each.close())  # type: ignore[misc]
 
+    def adopt(self, peer: socket.socket, client: Address) -> None:
+        """Serve a connection that another node has accepted for this one. The socket is non-blocking. The address
+        counts as that node sent it: loopback, for a client on that machine, is local here too."""
+        self._begin(peer, client, client)
+
     def close(self) -> None:
         """Accept no more connections. Those that are not established yet are closed."""
         for task in self._tasks:
             task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Until the ports are free, after ``close``."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
@@ -79,7 +91,7 @@ class Acceptor:
                 self._proxies.report(host, "not a trusted proxy", f"add {host} to trusted_proxies")
                 peer.close()
 
-    def _begin(self, peer: socket.socket, address: Address) -> None:
+    def _begin(self, peer: socket.socket, address: Address, client: Address | None = None) -> None:
         receiving: asyncio.Task[None] | None = None
 
         def close() -> None:  # called when the place is needed for another connection
@@ -90,21 +102,22 @@ class Acceptor:
         if admitted is None:
             peer.close()
             return
-        receiving = self._run(self._receive(peer, address, admitted))
+        receiving = self._run(self._receive(peer, address, admitted, client))
         receiving.add_done_callback(lambda task: peer.close() if task.cancelled() else None)
 
-    async def _receive(self, peer: socket.socket, address: Address, admitted: Admitted) -> None:
+    async def _receive(self, peer: socket.socket, address: Address, admitted: Admitted, client: Address | None) -> None:
         """The header and the TLS handshake have one deadline, counted from here."""
         protocol, seconds = self._admit(), self._handshake_timeout()
         protocol.admitted = admitted
-        is_served = False
+        is_served, receiving = False, asyncio.current_task()
+        assert receiving is not None
         try:
-            async with asyncio.timeout(seconds):
-                client = await self._client(peer, address)
+            async with asyncio.timeout(seconds) as deadline:
+                client = client or await self._client(peer, address)
                 if client is not None:
                     admitted.move_to(client[0])
                 await self._loop.connect_accepted_socket(
-                    lambda: protocol if client is None else ProxiedProtocol(protocol, client),
+                    lambda: AcceptedProtocol(protocol, client, partial(self._establish, receiving, deadline)),
                     peer,
                     ssl=self.context,
                     ssl_handshake_timeout=seconds if self.context else None,
@@ -121,8 +134,18 @@ class Acceptor:
                 admitted.leave()
                 peer.close()
 
+    def _establish(self, receiving: asyncio.Task[None], deadline: asyncio.Timeout) -> bool:
+        """Whether the connection may be passed to its protocol. From then on nothing may cancel the task: uvloop would
+        close the connection without calling ``connection_lost``."""
+        if receiving.cancelling():
+            return False
+        self._tasks.discard(receiving)
+        deadline.reschedule(None)
+        return True
+
     async def _client(self, peer: socket.socket, address: Address) -> Address | None:
-        """The client's address from the PROXY header; None if the peer is the client itself."""
+        """The client's address from the PROXY header, which never counts as local; None if the peer is the client
+        itself."""
         if self._proxies is None or address[0] not in self._proxies:
             return None
         head = b""
@@ -131,17 +154,24 @@ class Acceptor:
             if not data:
                 raise ConnectionResetError
             head += data
-        return client_of(head) or address
+        host, port = client_of(head) or address
+        return proxied(host), port
 
 
-class ProxiedProtocol(asyncio.Protocol):
-    """Passes the connection to ``protocol`` with the address of ``client``."""
+class AcceptedProtocol(asyncio.Protocol):
+    """Passes the connection to ``protocol`` if ``establish`` allows it, with the address of ``client`` if given."""
 
-    def __init__(self, protocol: asyncio.BaseProtocol, client: Address) -> None:
+    def __init__(self, protocol: asyncio.BaseProtocol, client: Address | None, establish: Callable[[], bool]) -> None:
         self._protocol = protocol
         self._client = client
+        self._establish = establish
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
+        if not self._establish():
+            transport.abort()
+            return
         transport.set_protocol(self._protocol)
-        self._protocol.connection_made(ProxiedTransport(transport, *self._client))
+        if self._client is not None:
+            transport = ProxiedTransport(transport, *self._client)
+        self._protocol.connection_made(transport)

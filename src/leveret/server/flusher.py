@@ -18,6 +18,8 @@ from queue import Empty, SimpleQueue
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.server.requests import Requests
+from leveret.server.ticker import Ticker
+from leveret.store.ack_wait import WAIT
 from leveret.store.batch import Batch
 from leveret.store.disk import NO_FILES_REASON, is_shortage, lacks_files
 from leveret.store.store import Store
@@ -70,18 +72,24 @@ class Worker:
 
 class Flusher:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, broker: Broker, store: Store, disk_free_limit: Callable[[int], int]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        ticker: Ticker,
+        store: Store,
+        disk_free_limit: Callable[[int], int],
     ) -> None:
         self._loop = loop
         self._broker = broker
+        self._ticker = ticker
         self._store = store
         self._disk_free_limit = disk_free_limit  # computes the limit from the size of the disk
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
         self._void = -1  # eras up to this one have failed
         self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
-        self._reader = Worker("leveret-reader", self._answer_on_loop)
-        self._streams = Worker("leveret-streams", self._answer_on_loop)
-        self._checkpoints = Worker("leveret-checkpoints", self._answer_on_loop)
+        self._reader = Worker("leveret-reader", self._on_loop)
+        self._streams = Worker("leveret-streams", self._on_loop)
+        self._checkpoints = Worker("leveret-checkpoints", self._on_loop)
         self._idle = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
         self._is_looking = False
@@ -106,6 +114,9 @@ class Flusher:
 
     def submit_later(self) -> None:
         self._loop.call_later(LAZY, self._store.journal.hand_over)
+
+    def wait_for_acks(self) -> None:
+        self._loop.call_later(WAIT, self._ticker.run, self._store.journal.acks_awaited)
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         self._reader.do(job, done)
@@ -187,7 +198,7 @@ class Flusher:
 
     def _on_loop(self, call: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(call)
+            self._loop.call_soon_threadsafe(self._ticker.run, call)
         except RuntimeError:
             self._log.debug("event loop closed before the write finished")  # stopping took too long
 
@@ -228,12 +239,15 @@ class Flusher:
 
     def give_up(self, reason: str) -> None:
         """Write and grant nothing more: another node leads."""
+        if self._void == NO_ERA:
+            return  # stopped
         self._void = NO_ERA
         problem = OSError(EIO, reason)
         self._log.error("the journal is not written any more", reason=reason)
         self._store.journal.failed(problem)
         self._requests.failed(problem)
         self._broker.set_alarm(STORE, f"store read-only: {reason}")
+        self._broker.stop_deliveries(reason)
         self._idle.set()
 
     def _look(self) -> None:
@@ -274,13 +288,3 @@ class Flusher:
             self._broker.set_alarm(DISK, "free disk space below limit", free=free, limit=limit)
         elif not is_low and DISK in self._broker.alarms:
             self._broker.set_alarm(DISK, None, free=free, limit=limit)
-
-    # ---- the other threads
-
-    def _answer_on_loop(self, call: Callable[[], None]) -> None:
-        self._on_loop(lambda: self._answer(call))
-
-    def _answer(self, call: Callable[[], None]) -> None:
-        call()
-        if self._broker.has_work:
-            self._broker.wake()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,11 +13,13 @@ from leveret.broker.broker import Broker
 from leveret.logs import LogInterval, get_log
 from leveret.server.admission import Admission
 from leveret.server.amqp_protocol import AmqpProtocol
+from leveret.server.handed_over_client import HandedOverClient, PeerFacts
 from leveret.server.logins import Logins
 from leveret.server.periodic_checks import PeriodicChecks
 from leveret.server.ports import Ports
 from leveret.server.stomp_protocol import StompProtocol
 from leveret.session.connection import Connection
+from leveret.session.handover import Handover
 from leveret.session.limits import Limits
 
 BETWEEN_REFUSALS = 5.0  # seconds between two log lines about refused connections, however many there are
@@ -47,6 +50,7 @@ class Listener:
         self.stomp = Ports(lambda: StompProtocol(self), lambda: checks.handshake_timeout, admission)
         self._log = get_log("listener")
         self._all_closed = asyncio.Event()
+        self._relayed: set[AmqpProtocol] = set()  # connections that other cells serve, and count
 
     def set_limits(self, max_message_size: int, connection_max: int | None) -> None:
         """Set the limits of new connections; open ones keep theirs."""
@@ -81,12 +85,33 @@ class Listener:
                 unauthenticated=f"{admission.unauthenticated.taken} of {admission.places}",
             )
 
+    def relayed(self, protocol: AmqpProtocol) -> None:
+        """Another cell serves the client from now on, and counts its traffic."""
+        self._broker.registry.note_traffic(protocol.received, protocol.sent)
+        self._checks.protocols.discard(protocol)
+        self._relayed.add(protocol)
+        self.admission.sockets += 1  # the link
+
+    async def take_over(self, link: socket.socket, facts: PeerFacts, handover: Handover, user: User) -> None:
+        """Serve a client that has logged in at another cell. The socket is non-blocking."""
+        protocol = StompProtocol(self) if handover.protocol == "stomp" else AmqpProtocol(self)
+        client = HandedOverClient(protocol, facts, handover, user)
+        await self.loop.connect_accepted_socket(lambda: client, link)
+
     def closed(self, protocol: AmqpProtocol, error: Exception | None) -> None:
         self._checks.protocols.discard(protocol)
-        self._broker.registry.note_traffic(protocol.received, protocol.sent)
-        self._log.info("connection closed", connection=protocol.session.name, error=error)
-        if not self._checks.protocols:
+        if protocol in self._relayed:
+            self._relayed.remove(protocol)
+            self.admission.sockets -= 1
+        else:
+            self._broker.registry.note_traffic(protocol.received, protocol.sent)
+        write = self._log.debug if protocol.session.login_was_refused else self._log.info
+        write("connection closed", connection=protocol.session.name, error=error)
+        if not self._open():
             self._all_closed.set()
+
+    def _open(self) -> set[AmqpProtocol]:
+        return self._checks.protocols | self._relayed
 
     # ---- the end
 
@@ -95,17 +120,17 @@ class Listener:
         self.amqp.close()
         self.stomp.close()
         self._all_closed.clear()
-        for protocol in list(self._checks.protocols):
+        for protocol in self._open():
             protocol.session.force_close("broker forced connection closure with reason 'shutdown'")
         self._broker.tick()
-        if self._checks.protocols:
+        if self._open():
             try:
                 await asyncio.wait_for(self._all_closed.wait(), seconds)
             except TimeoutError:
-                self._log.warning("connections aborted at shutdown", number=len(self._checks.protocols))
-        for protocol in list(self._checks.protocols):
+                self._log.warning("connections aborted at shutdown", number=len(self._open()))
+        for protocol in self._open():
             protocol.abort()
-        if self._checks.protocols:
+        if self._open():
             self._all_closed.clear()
             await asyncio.wait_for(self._all_closed.wait(), 1.0)
 

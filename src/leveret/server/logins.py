@@ -49,6 +49,10 @@ class LoginPeer(Protocol):
         """The address that limits apply to: see admission.source_of."""
 
     @property
+    def address(self) -> str:
+        """Host and port, for the log."""
+
+    @property
     def is_told(self) -> bool:
         """Whether a refused login gets a reply; if not, the connection is closed without one."""
 
@@ -208,8 +212,11 @@ class Logins:
         else:
             self._broker.users.note_login(user)
             self._broker.wake()
-            current = self._broker.users.get(user.name)  # changed or deleted meanwhile
-            user = current if current is not None and current.secret is user.secret else None
+            current = self._broker.users.get(user.name)
+            if current is not None and current.secret is not user.secret:  # changed on the way back to the loop
+                self._verify(attempt)
+                return
+            user = current
         self._answer(user, attempt)
         self._serve()
 
@@ -220,13 +227,26 @@ class Logins:
             self._refuse(attempt, late=self._failed.is_failing(attempt.source, self._loop.time()))
 
     def _refuse(self, attempt: Attempt, late: bool, reason: str = "") -> None:
-        user, remote_user = attempt.credentials.name, attempt.credentials.remote_name
-        reason = reason or ("user may log in from localhost only" if remote_user else "unknown user or wrong password")
-        self._log.warning("login refused", user=user or remote_user, peer=attempt.source, reason=reason)
+        given = attempt.credentials
+        self._log.warning(
+            "login refused",
+            user=given.name or given.remote_name,
+            peer=attempt.peer.address,
+            mechanism=given.mechanism,
+            reason=reason or self._reason(given),
+        )
         if late or not attempt.peer.is_told:
             self._loop.call_later(self.failure_delay, attempt.done, None)
         else:
             attempt.done(None)
+
+    def _reason(self, given: Credentials) -> str:
+        """Only for the log: the reply is the same in all cases."""
+        if given.remote_name:
+            return "user may log in from localhost only"
+        if self._broker.users.get(given.name) is None:
+            return "unknown user"
+        return "wrong password"
 
     def _accept(self, user: User, attempt: Attempt) -> None:
         attempt.peer.authenticated()

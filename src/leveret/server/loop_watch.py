@@ -1,4 +1,4 @@
-"""How long one iteration of the event loop takes, measured by the delay of a timer."""
+"""How long one iteration of the event loop takes, measured by the delay of a timer: the lag of the loop."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class LoopWatch:
         self._due = 0.0
         self._longest = [0.0, 0.0]  # in this period and in the one before
         self._period_ends = 0.0
+        self.measurements = 0
+        self.lag = 0.0  # seconds, of all measurements
 
     @property
     def longest(self) -> float:
@@ -38,5 +40,8 @@ class LoopWatch:
         if now >= self._period_ends:
             self._period_ends = now + PERIOD
             self._longest = [0.0, self._longest[0]]
-        self._longest[0] = max(self._longest[0], now - self._due)
+        lag = max(0.0, now - self._due)
+        self.measurements += 1
+        self.lag += lag
+        self._longest[0] = max(self._longest[0], lag)
         self._expect(now)

@@ -23,6 +23,7 @@ class Ports:
         self._admit = admit
         self._handshake_timeout = handshake_timeout  # seconds for a PROXY header and TLS
         self._admission = admission
+        self.are_shared = False  # with other processes, over which the system spreads the connections
         self._plain: list[asyncio.Server] = []
         self._acceptors: list[Acceptor] = []  # for TLS and for PROXY headers
 
@@ -30,7 +31,7 @@ class Ports:
         self,
         hosts: tuple[str, ...],
         port: int,
-        flag: str,
+        setting: str,
         context: ssl.SSLContext | None,
         proxies: TrustedProxies | None = None,
     ) -> int:
@@ -38,7 +39,7 @@ class Ports:
         a PROXY header."""
         for host in hosts:
             try:
-                sockets = await bound(host, port)
+                sockets = await bound(host, port, self.are_shared)
                 if context is None and proxies is None:
                     await self._serve(sockets)
                 else:
@@ -46,7 +47,7 @@ class Ports:
                         Acceptor(sockets, self._admit, self._handshake_timeout, self._admission, context, proxies)
                     )
             except OSError as problem:
-                raise unusable(host, port, flag, problem) from problem
+                raise unusable(host, port, setting, problem) from problem
             port = port or int(sockets[0].getsockname()[1])
         return port
 
@@ -54,6 +55,12 @@ class Ports:
         loop = asyncio.get_running_loop()
         for listening in sockets:
             self._plain.append(await loop.create_server(self._admit, sock=listening, backlog=BACKLOG))
+
+    def adopter(self, context: ssl.SSLContext | None) -> Acceptor:
+        """Serves connections that other nodes have accepted, as a port with this context would."""
+        acceptor = Acceptor([], self._admit, self._handshake_timeout, self._admission, context, None)
+        self._acceptors.append(acceptor)
+        return acceptor
 
     async def renew(self, context: ssl.SSLContext) -> None:
         """Use ``context`` for new connections; those that are open or in their handshake stay as they are."""
@@ -66,8 +73,13 @@ class Ports:
         for acceptor in self._acceptors:
             acceptor.close()
 
+    async def wait_closed(self) -> None:
+        """Until the ports are free, after ``close``. Connections may still be open."""
+        for acceptor in self._acceptors:
+            await acceptor.wait_closed()
 
-async def bound(host: str, port: int) -> list[socket.socket]:
+
+async def bound(host: str, port: int, is_shared: bool = False) -> list[socket.socket]:
     """Listening sockets, one for each address that ``host`` resolves to."""
     found = await asyncio.get_running_loop().getaddrinfo(
         host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -75,7 +87,7 @@ async def bound(host: str, port: int) -> list[socket.socket]:
     sockets: list[socket.socket] = []
     try:
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
-            sockets.append(socket.create_server(address, family=family, backlog=BACKLOG))
+            sockets.append(socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=is_shared))
     except BaseException:
         for listening in sockets:
             listening.close()
@@ -83,9 +95,9 @@ async def bound(host: str, port: int) -> list[socket.socket]:
     return sockets
 
 
-def unusable(host: str, port: int, flag: str, problem: OSError) -> ConfigError:
+def unusable(host: str, port: int, setting: str, problem: OSError) -> ConfigError:
     if problem.errno == errno.EADDRINUSE:
-        return ConfigError(f"port {port} on {host} is taken: choose another with {flag}, 0 picks a free one")
+        return ConfigError(f"port {port} on {host} is in use: set {setting} to another one; 0 picks a free one")
     if problem.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(f"port {port} on {host} is not allowed for this user: choose one above 1023 with {flag}")
-    return ConfigError(f"cannot listen on {host} port {port}: {problem}; check --host and {flag}")
+        return ConfigError(f"port {port} on {host} is not allowed for this user: set {setting} to one above 1023")
+    return ConfigError(f"cannot listen on {host} port {port}: {problem}; check host and {setting}")

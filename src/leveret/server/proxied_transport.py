@@ -1,4 +1,5 @@
-"""A transport whose peer is a client behind a proxy, with the client's address in place of the proxy's."""
+"""A transport whose peer is a client behind a proxy, or at another node, with the client's address in place of the
+peer's."""
 
 from __future__ import annotations
 
@@ -28,13 +29,12 @@ PASSED_ON = (
 
 
 class ProxiedTransport(asyncio.Transport):
-    """``transport`` with another ``peername``, which never counts as local. Reads do not pass through here: the event
-    loop calls the protocol."""
+    """``transport`` with another ``peername``. Reads do not pass through here: the event loop calls the protocol."""
 
     def __init__(self, transport: asyncio.Transport, address: str, port: int) -> None:
         super().__init__()
         self._transport = transport
-        self._peername = (proxied(address), port)
+        self._peername = (address, port)
         for name in PASSED_ON:
             setattr(self, name, getattr(transport, name))
 
@@ -48,7 +48,7 @@ class ProxiedTransport(asyncio.Transport):
 
 
 def behind_proxy(transport: asyncio.Transport) -> asyncio.Transport:
-    """A proxied transport for a proxy that does not send the client's address. A connection that was reset before it
-    was accepted has no address, and is returned unchanged."""
+    """A proxied transport for a proxy that does not send the client's address: it never counts as local. A connection
+    that was reset before it was accepted has no address, and is returned unchanged."""
     peer = transport.get_extra_info("peername")
-    return ProxiedTransport(transport, *peer[:2]) if isinstance(peer, tuple) else transport
+    return ProxiedTransport(transport, proxied(peer[0]), peer[1]) if isinstance(peer, tuple) else transport

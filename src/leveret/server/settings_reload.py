@@ -5,9 +5,12 @@ A reload applies all live settings or, if the settings are invalid, none.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leveret.config import DECLARED, Settings
+from leveret.errors import ConfigError
 from leveret.logs import get_log
 
 FIRST_START = frozenset({"default_vhost", "default_user", "default_password"})
@@ -22,6 +25,34 @@ class Reload:
     settings: Settings
     changed: tuple[str, ...]
     kept: tuple[str, ...]
+
+
+class Loading:
+    """Loads settings, and keeps them for the other processes of this broker."""
+
+    def __init__(self, load: Callable[[], Settings]) -> None:
+        self._load = load
+        self.loaded: Settings | None = None
+
+    def __call__(self) -> Settings:
+        self.loaded = self._load()
+        return self.loaded
+
+    def applied_to(self, running: Settings) -> Settings:
+        """``running`` with what may change at runtime."""
+        return running if self.loaded is None else compare(running, self.loaded).settings
+
+
+async def reloaded(running: Settings, load: Callable[[], Settings]) -> Settings:
+    """The settings from now on. Raises ConfigError, which is logged, if those that are loaded are invalid."""
+    try:
+        wanted = await asyncio.get_running_loop().run_in_executor(None, load)
+    except ConfigError as problem:
+        log.error("settings not reloaded", reason=problem)
+        raise
+    reload = compare(running, wanted)
+    log_reload(reload, running, wanted)
+    return reload.settings
 
 
 def compare(running: Settings, wanted: Settings) -> Reload:

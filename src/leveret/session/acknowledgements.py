@@ -10,7 +10,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from leveret.delivery.unacked import Portion, acknowledge, drop, requeue
+from leveret.delivery.unacked import Portion, acknowledge, drop, give_back_unseen, requeue, requeue_unseen
 from leveret.errors import Unsupported
 from leveret.session.settlement import FEW, Settle, Settlement
 from leveret.wire.constants import FRAME_END
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 unpack_ack = Struct(">QB").unpack_from
 ACK_FRAME = 21  # bytes
+RETURNS = (requeue, requeue_unseen, give_back_unseen)
 
 
 def ack_run(channel: AmqpChannel, data: bytes, pos: int) -> int:
@@ -49,7 +50,7 @@ def ack_run(channel: AmqpChannel, data: bytes, pos: int) -> int:
             if upto - first < FEW:
                 acknowledge(portions)
             else:
-                _settle_many(channel, portions, acknowledge)
+                settle_many(channel, portions, acknowledge)
     if pos == start:
         length = int.from_bytes(data[pos + 3 : pos + 7], "big")
         pos += length + 8
@@ -70,7 +71,7 @@ def settle(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
         return
     portions = channel.unacked.claim(tag, multiple)
     if multiple:
-        _settle_many(channel, portions, action)
+        settle_many(channel, portions, action)
     else:
         action(portions)
 
@@ -84,17 +85,17 @@ def settle_each(channel: Channel, tags: list[int], action: Settle) -> None:
     elif (
         tags[0] == unacked.base and tags[-1] - tags[0] == len(tags) - 1 and not unacked.holes and not unacked.timed_out
     ):
-        _settle_many(channel, unacked.take_through(tags[-1], also_stragglers=False), action)
+        settle_many(channel, unacked.take_through(tags[-1], also_stragglers=False), action)
     else:
-        _settle_many(channel, [portion for tag in tags for portion in unacked.claim(tag, False)], action)
+        settle_many(channel, [portion for tag in tags for portion in unacked.claim(tag, False)], action)
 
 
-def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> None:
+def settle_many(channel: Channel, portions: list[Portion], action: Settle) -> None:
     if sum([len(portion.messages) for portion in portions]) <= FEW:
         action(portions)
     else:
         background = channel.connection.broker.background
-        background.begin(Settlement(background, portions, action, returns=action is requeue))
+        background.begin(Settlement(background, portions, action, returns=action in RETURNS))
 
 
 def _nack(channel: Channel, method: BasicNack) -> None:
@@ -113,7 +114,7 @@ def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None
         portions = unacked.take_each([tag for tag in unacked.tags(unacked.next_tag) if tag not in tx.settled])
     else:
         portions = unacked.take_all()
-    _settle_many(channel, portions, requeue)
+    settle_many(channel, portions, requeue)
     if isinstance(method, BasicRecover):
         channel.send(BasicRecoverOk())
 

@@ -10,7 +10,7 @@ from leveret.errors import AmqpError, Unsupported
 from leveret.message import Message
 from leveret.session import amqp_consumer
 from leveret.session.channel import Channel
-from leveret.session.content import PendingContent
+from leveret.session.content import PendingContent, publish_content
 from leveret.wire.constants import END_BYTE, FRAME_OVERHEAD, NO_ROUTE
 from leveret.wire.frames import ENVELOPE, method_frame
 from leveret.wire.grammar import ChannelStep
@@ -75,6 +75,10 @@ class AmqpChannel(Channel):
     def await_content(self, route: PublishRoute) -> None:
         self.pending = PendingContent(route)
         self.idle = False
+
+    def publish_whole(self, route: PublishRoute, content: bytes) -> None:
+        """Publish a message that has arrived in full, but whose properties have to be decoded."""
+        publish_content(self, self.routes.current(route), content)
 
     def forget_content(self) -> None:
         if self.pending is not None:

@@ -12,7 +12,9 @@ from leveret.broker.broker import Broker
 from leveret.errors import AmqpError, ChannelFault, NotAllowed
 from leveret.session import handshake
 from leveret.session.amqp_channel import AmqpChannel
-from leveret.session.connection import Connection, Login, Peer
+from leveret.session.connection import FULL_CHUNK, NO_REASONS, Connection, Login, Peer
+from leveret.session.connection_moves import MOST_REST, restore, state_of
+from leveret.session.handover import Handover
 from leveret.session.intake import Intake
 from leveret.session.limits import Limits
 from leveret.session.replies import NO_METHOD, channel_close, connection_close
@@ -41,13 +43,16 @@ CLOSE_PATIENCE = 5.0  # seconds to wait for the client's close-ok
 
 
 class AmqpConnection(Connection):
+    __slots__ = ("_closed_channels", "capabilities", "intake")
+
     protocol = "AMQP 0-9-1"
+    channel_class: type[AmqpChannel] = AmqpChannel
     channels: dict[int, AmqpChannel]
 
     def __init__(self, broker: Broker, peer: Peer, login: Login, limits: Limits, name: str) -> None:
         super().__init__(broker, peer, login, limits, name)
         self.capabilities: Table = {}
-        self._once_open: set[int] = set()  # numbers of channels
+        self._closed_channels: set[int] | None = None  # numbers; most connections never close a channel
         self.intake = Intake(self)
 
     def receive(self, data: bytes) -> None:
@@ -57,8 +62,20 @@ class AmqpConnection(Connection):
     def go_on(self) -> None:
         self.intake.go_on()
 
+    def best_read(self) -> int:
+        return self.intake.best_read(FULL_CHUNK)
+
     def held_input(self) -> int:
         return self.intake.held
+
+    def handover(self) -> Handover:
+        return handshake.handover(self, self.wanted_vhost)
+
+    def open_handed_over(self, handover: Handover) -> None:
+        handshake.open_handed_over(self, handover)
+
+    def unhandled_input(self) -> bytes:
+        return self.intake.rest()
 
     def send_method(self, method: Method) -> None:
         self.send(method_frame(0, method))
@@ -70,7 +87,7 @@ class AmqpConnection(Connection):
 
     def greet(self) -> None:
         self.step = Step.AWAIT_START_OK
-        properties = handshake.server_properties(self.broker.node_name)
+        properties = handshake.server_properties(self.broker.node_name) | self.broker.announced
         self.send_method(ConnectionStart(0, 9, properties, offered(bool(self.peer.certificate)), b"en_US"))
 
     def refuse_protocol(self) -> None:
@@ -111,18 +128,18 @@ class AmqpConnection(Connection):
 
     def _take_channel_method(self, number: int, method: Method) -> None:
         channel = self.channels.get(number)
-        if channel is None and number in self._once_open and method.id in LATE:
+        if channel is None and method.id in LATE and number in (self._closed_channels or ()):
             return  # a close-ok that crossed with the client's close, or an ack for a channel that was just closed
         step = ChannelStep.CLOSED if channel is None else channel.step
         after = channel_step(step, method.id)
         if channel is None:
             self._open_channel(number)
         elif isinstance(method, ChannelClose):
-            channel.leave()
-            self.channels.pop(number)
+            channel.close()
+            self._remove_channel(number)
             self.send(method_frame(number, ChannelCloseOk()))
         elif isinstance(method, ChannelCloseOk):
-            self.channels.pop(number)
+            self._remove_channel(number)
         elif after is ChannelStep.OPEN:
             if channel.pending is not None:
                 check_frame(Next.BODY if channel.pending.has_header else Next.HEADER, 1, number)
@@ -132,9 +149,33 @@ class AmqpConnection(Connection):
         if len(self.channels) >= self.channel_max:  # whatever their numbers, as in RabbitMQ
             opened = f"number of channels opened ({len(self.channels)})"
             raise NotAllowed(f"{opened} has reached the negotiated channel_max ({self.channel_max})")
-        self.channels[number] = AmqpChannel(self, number)
-        self._once_open.add(number)
+        self.channels[number] = self.channel_class(self, number)
         self.send(method_frame(number, ChannelOpenOk()))
+
+    def _remove_channel(self, number: int) -> None:
+        self.channels.pop(number)
+        self._closed_channels = self._closed_channels or set()
+        self._closed_channels.add(number)
+
+    # ---- moving
+
+    def move(self, cell: str, rest: bytes) -> bool:
+        mover = self.broker.cells.mover
+        self.outbox.flush()
+        if mover is None or len(rest) > MOST_REST or not mover.move(cell, self.peer, state_of(self), rest):
+            return False
+        self.log.info("connection moved to the cell of its queue", cell=cell)
+        self.step = Step.CLOSED
+        return True
+
+    def continue_from(self, state: bytes, rest: bytes) -> None:
+        """This is the connection that another cell had until now."""
+        try:
+            restore(self, state)
+        except AmqpError as error:
+            self.fail(error)
+        if not self.is_over:
+            self.receive(rest)
 
     # ---- errors and closing
 
@@ -158,7 +199,7 @@ class AmqpConnection(Connection):
         self.release()
         self.step = Step.CLOSING
         self.send_method(connection_close(error, self.intake.at_method))
-        self._halts.clear()
+        self._halts = NO_REASONS
         self.halted = False
         self.peer.resume_reading()  # to receive the close-ok
         self.peer.close_after(CLOSE_PATIENCE)

@@ -152,7 +152,8 @@ def _consume(channel: AmqpChannel, method: BasicConsume) -> None:
         raise PreconditionFailed("reply consumer already set")
     vhost = channel.vhost
     name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
-    queue = ReplyQueue(name, vhost.queue_context.gauge, vhost.queue_context.dirty)
+    context = vhost.queue_context
+    queue = ReplyQueue(name, context.gauge, context.dirty, context.deliveries)
     vhost.reply_queues[name] = queue
     channel.reply = ReplyConsumer(channel, queue, method)
     channel.reply_to(method, BasicConsumeOk(method.consumer_tag))

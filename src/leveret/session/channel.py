@@ -7,8 +7,9 @@ protocol encodes replies, confirms and deliveries.
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from leveret.broker.caller import Getters
@@ -23,6 +24,7 @@ from leveret.session import acknowledgements, consumers, declarations, pooled_co
 from leveret.session.pending_publishes import PendingPublishes
 from leveret.session.routes import Routes
 from leveret.session.settlement import Settlement
+from leveret.session.shared_declarations import change_first
 from leveret.session.transactions import PendingCommit, Transaction
 from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import BasicPublish, Method
@@ -69,6 +71,7 @@ class Channel:
         **acknowledgements.HANDLERS,
         **transactions.HANDLERS,
     }
+    is_link: ClassVar[bool] = False  # of another cell: properties of messages were acted on there
     consumer_class: ClassVar[type[consumers.ChannelConsumer]]
     member_class: ClassVar[type[pooled_consumer.Member]]  # consumers of the queues of a pool
 
@@ -94,7 +97,7 @@ class Channel:
         self.last_queue: str | None = None
         self.published = 0
         self.returned = 0
-        self.deferred: deque[tuple[int, bytes]] = deque()  # (receipt, frames): replies that wait for the disk
+        self.deferred: list[tuple[int, bytes]] = []  # (receipt, frames): replies that wait for the disk
         connection.broker.registry.open_channel(connection.user.name, connection.user.max_channels)
 
     # ---- for the subclass of a protocol
@@ -125,7 +128,7 @@ class Channel:
         declarations.remove_line_breaks(method)
         method = self.intercept(method)
         handler = self.handlers.get(method.id)
-        if handler is not None:
+        if handler is not None and not (self.vhost.cells.changes is not None and change_first(self, method, handler)):
             handler(self, method)
 
     def intercept(self, method: Method) -> Method:
@@ -149,7 +152,7 @@ class Channel:
     def answer(self, reply: Method, issued: int) -> None:
         """Reply once everything that was written to the log since ``issued`` is safe."""
         broker = self.connection.broker
-        if broker.log.issued == issued:
+        if broker.log.issued in (issued, broker.last_granted):  # granted, if the reply had to wait for another cell
             self.send(reply)
         elif broker.is_lost:
             raise ResourceFault(READ_ONLY)
@@ -173,8 +176,10 @@ class Channel:
     def granted(self, receipt: int) -> bool:
         deferred = self.deferred
         if deferred:
-            while deferred and deferred[0][0] <= receipt:
-                self.connection.send(deferred.popleft()[1])
+            number = bisect_right(deferred, receipt, key=itemgetter(0))
+            for _, frames in deferred[:number]:
+                self.connection.send(frames)
+            del deferred[:number]
             if not deferred:
                 self.touch_queues()  # while replies were deferred, nothing was delivered
         if self.confirms is None or self.step is not ChannelStep.OPEN:
@@ -218,6 +223,11 @@ class Channel:
         first, last = (0, 0) if self.confirms is None else self.confirms.reserve(len(run))
         return PendingPublish(self.flow_control(), run, mandatory=mandatory, first=first, last=last)
 
+    @property
+    def waits_for_nothing(self) -> bool:
+        """No confirm and no commit waits for what is published now."""
+        return self.confirms is None and self.committing is None
+
     def flow_control(self) -> PendingPublishes:
         if self.unanswered is None:
             self.unanswered = PendingPublishes(self)
@@ -229,6 +239,10 @@ class Channel:
         return self.reply.queue_name
 
     # ---- the end
+
+    def close(self) -> None:
+        """The client closes the channel."""
+        self.leave()
 
     def leave(self) -> None:
         """The client has closed the channel or the connection: release everything and send nothing."""
@@ -254,7 +268,7 @@ class Channel:
             self.reply = None
         if self.unanswered is not None:
             self.unanswered.close()
-        if self.confirms is not None:
+        if self.confirms is not None and not self.is_link:  # the other cell counts what it has confirmed to clients
             self.vhost.counters.channel_gone(self.confirms)
         if self.tx is not None:
             self.tx.end()

@@ -21,6 +21,7 @@ from leveret.broker.caller import Caller
 from leveret.broker.memory_users import LEAST
 from leveret.errors import AmqpError, ConnectionForced, LoginRefused
 from leveret.logs import get_log
+from leveret.session.handover import Handover
 from leveret.session.limits import Limits
 from leveret.session.outbox import FEW_UNREAD, MOST_UNREAD, Outbox
 from leveret.wire.fields import Table
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 UNREAD, ALARM, NEXT_TICK, LOGIN = "unread answers", "alarm", "the next tick", "login"  # reasons to halt
+HOME_CELL = "home cell of the virtual host"
+FULL_CHUNK = 512 << 10  # bytes
+NO_REASONS: frozenset[str] = frozenset()
 
 
 class Peer(Protocol):
@@ -67,9 +71,45 @@ Login = Callable[[Credentials, Callable[[User | None], None]], None]
 
 
 class Connection:
+    __slots__ = (  # a dict of that many attributes takes 1.2 KB
+        "_halts",
+        "_holder",
+        "_most_unread",
+        "_paused",
+        "awaits_cell",
+        "blocked",
+        "broker",
+        "caller",
+        "channel_max",
+        "channels",
+        "client_name",
+        "client_properties",
+        "connected_at",
+        "expects_login_reply",
+        "frame_max",
+        "halted",
+        "has_received",
+        "heartbeat",
+        "least_held",
+        "limits",
+        "log",
+        "login",
+        "login_was_refused",
+        "may_move",
+        "mechanism",
+        "name",
+        "outbox",
+        "partial",
+        "peer",
+        "send",
+        "step",
+        "user",
+        "vhost",
+        "wanted_vhost",
+    )
+
     protocol: str
-    heartbeat = 0  # seconds, of AMQP
-    expects_login_reply = True  # if the login fails
+    is_link = False  # the client is another cell
     channels: Mapping[int, Channel]
 
     def __init__(self, broker: Broker, peer: Peer, login: Login, limits: Limits, name: str) -> None:
@@ -80,6 +120,11 @@ class Connection:
         self.name = name
         self.log = get_log("session").bind(connection=name)
         self.connected_at = broker.clock.wall()
+        self.heartbeat = 0  # seconds, of AMQP
+        self.expects_login_reply = True  # if the login fails
+        self.login_was_refused = False  # which is in the log: further lines about this connection would repeat it
+        self.awaits_cell = False  # ``wanted_vhost`` is in another cell, which is to serve this connection
+        self.wanted_vhost = ""
         self.mechanism = ""  # SASL mechanism of the login
         self.client_name: str | None = None
         self.client_properties: Table = {}
@@ -90,6 +135,7 @@ class Connection:
         self.frame_max = limits.frame_max
         self.channel_max = limits.channel_max
         self.channels = {}
+        self.may_move = False  # to the cell of the queue that it uses first (session/connection_moves.py)
         self.blocked = False
         self.partial = 0  # bytes of unfinished messages
         self._holder = ""  # the user whose memory share they count against
@@ -98,8 +144,7 @@ class Connection:
         self.send = self.outbox.send
         self.has_received = True  # since the last heartbeat check
         self.halted = False  # no input is handled until the last ``unhalt``
-        self._halts: set[str] = set()
-        self._paused: set[str] = set()
+        self._halts = self._paused = NO_REASONS
         # Far above what deliveries alone can leave unsent: they stop at the high watermark, which one message may
         # exceed. Otherwise a client that publishes before it reads again would deadlock.
         self._most_unread = MOST_UNREAD + limits.max_message_size + 8 * limits.write_high_watermark
@@ -125,6 +170,26 @@ class Connection:
     def notify_blocked(self) -> None:
         """``blocked`` has changed."""
 
+    def handover(self) -> Handover:
+        """This connection, once it has logged in, for the cell where its virtual host is."""
+        raise NotImplementedError
+
+    def open_handed_over(self, handover: Handover) -> None:
+        """Note what was negotiated at another cell, and open the virtual host."""
+        raise NotImplementedError
+
+    def unhandled_input(self) -> bytes:
+        """Everything after the input that opened the virtual host."""
+        raise NotImplementedError
+
+    def best_read(self) -> int:
+        """How many bytes to read at once from a client that sends more than the broker can read."""
+        return FULL_CHUNK
+
+    def move(self, cell: str, rest: bytes) -> bool:
+        """To another cell, with the rest of the input. False if it stays."""
+        return False
+
     def held_input(self) -> int:
         """Bytes of received input that ``partial`` does not count."""
         return 0
@@ -137,12 +202,13 @@ class Connection:
             credentials = credentials.refused_to_remote_peers()
         self.mechanism = mechanism
         self.halt(LOGIN)
-        self.login(credentials, self._decided)
+        self.login(credentials.by(mechanism), self._decided)
 
     def _decided(self, user: User | None) -> None:
         """The result of the login, on the event loop. The connection may be closed by now."""
         if self.is_over:
             return
+        self.login_was_refused = user is None
         if user is None and not self.expects_login_reply:
             self.over()
         elif user is None:
@@ -152,6 +218,26 @@ class Connection:
             self.user = user
             self.logged_in()
             self.unhalt(LOGIN)
+
+    def is_relayed(self, vhost: str) -> bool:
+        """Whether another cell is to serve this connection: then it is handed over, or closed if that is impossible.
+        Until then no more input is handled."""
+        found = self.broker.vhosts.get(vhost)
+        if found is None or found.is_here:
+            return False
+        access_to(self.broker, vhost, self.user)
+        relay = self.broker.cells.clients
+        assert relay is not None, "only a broker that is one of several cells has virtual hosts elsewhere"
+        self.awaits_cell, self.wanted_vhost = True, vhost
+        self.halt(HOME_CELL)
+        relay.relay(self, found.cell)
+        return True
+
+    def take_over(self, handover: Handover, user: User) -> None:
+        """Serve a client that has logged in at another cell. Called before ``receive``."""
+        self.user, self.mechanism = user, handover.mechanism
+        self.open_handed_over(handover)
+        self.broker.wake()
 
     def open_vhost(self, name: str) -> None:
         access = access_to(self.broker, name, self.user)
@@ -197,6 +283,8 @@ class Connection:
         if vhost is not None:
             self.vhost = self.caller = None  # type: ignore[assignment]
             vhost.drop_exclusive(self)
+            if not self.is_link:
+                vhost.counters.connection_gone(self.peer.received, self.peer.sent)
             self.broker.registry.leave(self.user.name, vhost.name)
 
     # ---- pausing
@@ -211,12 +299,12 @@ class Connection:
     def halt(self, reason: str) -> None:
         """Stop handling input, received data included, until ``unhalt`` is called with the same reason."""
         self.halted = True
-        self._halts.add(reason)
+        self._halts |= {reason}
         self.pause(reason)
 
     def unhalt(self, reason: str) -> None:
         if reason in self._halts:
-            self._halts.remove(reason)
+            self._halts = (self._halts - {reason}) or NO_REASONS
             self.resume(reason)
             if not self._halts:
                 self.halted = False
@@ -231,8 +319,10 @@ class Connection:
 
     def check_unread(self) -> None:
         """Halt it, too, when it leaves many small replies unread; called once per chunk."""
-        most = FEW_UNREAD if self.outbox.unread_output.is_high else self._most_unread
-        if self.outbox.size + self.peer.unsent() > most and not self.is_over:
+        outbox = self.outbox
+        most = FEW_UNREAD if outbox.unread_output.is_high else self._most_unread
+        # ``unread`` was counted after the last write, so it is never too small, and saves a call per chunk
+        if outbox.size + outbox.unread > most and outbox.size + self.peer.unsent() > most and not self.is_over:
             self._halt_unread()
 
     def charge(self, steps: int) -> None:
@@ -259,11 +349,11 @@ class Connection:
     def pause(self, reason: str) -> None:
         if not self._paused:
             self.peer.pause_reading()
-        self._paused.add(reason)
+        self._paused |= {reason}
 
     def resume(self, reason: str) -> None:
         if reason in self._paused:
-            self._paused.remove(reason)
+            self._paused = (self._paused - {reason}) or NO_REASONS
             if not self._paused:
                 self.has_received = True  # missing heartbeats while reading was paused do not count
                 self.peer.resume_reading()

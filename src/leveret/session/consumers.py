@@ -46,6 +46,10 @@ class ChannelConsumer(Consumer):
     def is_limited(self) -> bool:
         return self.channel.prefetch > 0 or self.channel.shared_limit < UNLIMITED
 
+    @property
+    def is_at_limit(self) -> bool:
+        return self.credit <= 0 or self.channel.shared_credit <= 0
+
     def room(self) -> int:
         if self.channel.deferred or not self.outbox.has_room():  # the consume-ok may be deferred too
             return 0

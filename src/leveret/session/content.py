@@ -6,6 +6,7 @@ and BCC become further routing keys, a direct reply-to is rewritten, user-id and
 
 from __future__ import annotations
 
+from struct import error as struct_error
 from typing import TYPE_CHECKING
 
 from leveret.broker.publish_rules import too_large, traits_of
@@ -16,10 +17,10 @@ from leveret.errors import FrameError, PreconditionFailed, ResourceFault, Unexpe
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.session.ack_timeout_extension import extend
-from leveret.session.inspection import inspect
+from leveret.session.inspection import DIRECT_REPLY_TO, inspect, reply_to_at
 from leveret.session.publishes import publish
-from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
-from leveret.wire.content import PROPERTIES_AT, body_at, properties_of, refit
+from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, FRAME_OVERHEAD, MAX_BODY_SIZE
+from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT, body_at, properties_of, refit
 from leveret.wire.content_edit import spliced
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import decode_header
@@ -141,6 +142,8 @@ def publish_content(channel: Channel, route: PublishRoute, content: bytes) -> No
     flags = int.from_bytes(content[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     traits = None
     if not route.special:
+        if flags & FLAG_REPLY_TO and channel.reply is not None:
+            content = _with_reply_name(flags, content, channel.reply.queue_name)
         traits = inspect(flags, content, PROPERTIES_AT + 2, body_at(content) - 1, channel.now())
     if traits is None:
         route, content, traits = _look_closely(channel, route, content)
@@ -148,8 +151,25 @@ def publish_content(channel: Channel, route: PublishRoute, content: bytes) -> No
     publish(channel, route, [message], len(content), traits.deadline != NEVER)
 
 
+def _with_reply_name(flags: int, content: bytes, name: str) -> bytes:
+    """The content with the name of the reply queue in place of a direct reply-to. Malformed properties stay as they
+    are."""
+    try:
+        at = reply_to_at(flags, content, PROPERTIES_AT + 2)
+    except (IndexError, struct_error):
+        return content
+    if not content.startswith(DIRECT_REPLY_TO, at):
+        return content
+    named = encode_short(name)
+    size = body_at(content) - FRAME_OVERHEAD + len(named) - len(DIRECT_REPLY_TO)
+    head = (content[:SIZE_AT], size.to_bytes(4, "big"), content[PAYLOAD:at], named)
+    return b"".join((*head, content[at + len(DIRECT_REPLY_TO) :]))
+
+
 def _look_closely(channel: Channel, route: PublishRoute, content: bytes) -> tuple[PublishRoute, bytes, Traits]:
     properties = properties_of(content)
+    if channel.is_link:
+        return route, content, traits_of(properties, channel.now())
     headers = properties.headers or {}
     copies = channel.caller.check_properties(route.exchange.name, properties)
     traits = traits_of(properties, channel.now())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leveret.errors import NotFound
+from leveret.queues.declared_queue import DeclaredQueue, HomeRequests
 from leveret.queues.direct_reply import REPLY_TO
-from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bindings import Binding
+from leveret.session.declaration_bindings import exchange_binding, queue_binding
+from leveret.session.home_requests import ask_home
 from leveret.wire.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -81,7 +85,7 @@ def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
 
 
 def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
-    channel.reply_to(method, ExchangeBindOk(), _bind(channel, _exchange_binding(method)))
+    channel.reply_to(method, ExchangeBindOk(), _bind(channel, exchange_binding(method)))
 
 
 def _bind(channel: Channel, binding: Binding) -> int:
@@ -92,12 +96,8 @@ def _bind(channel: Channel, binding: Binding) -> int:
 
 def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
     issued = channel.connection.broker.log.issued
-    channel.caller.unbind(_exchange_binding(method))
+    channel.caller.unbind(exchange_binding(method))
     channel.reply_to(method, ExchangeUnbindOk(), issued)
-
-
-def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
-    return Binding(method.source, Destination("exchange", method.destination), method.routing_key, method.arguments)
 
 
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
@@ -122,6 +122,14 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
     channel.last_queue = queue.name
     channel.vhost.settle_down(queue)
     name = queue.name if pool is None else method.queue  # some clients compare it with the declared name
+    if queue.home is not None and not method.nowait:
+        ask_home(
+            channel,
+            method,
+            queue.home.count,
+            lambda counts: channel.reply_to(method, QueueDeclareOk(name, *counts), issued),
+        )
+        return
     channel.reply_to(method, QueueDeclareOk(name, queue.ready, len(queue.consumers)), issued)
 
 
@@ -136,6 +144,10 @@ def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:
     issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
+    queue = channel.vhost.queues.get(name)
+    if queue is not None and queue.home is not None:
+        _delete_remote(channel, method, queue, queue.home)
+        return
     # As in RabbitMQ, delete-ok precedes the cancel: py-amqp raises ConsumerCancelled from delete() otherwise.
     cancelled = channel.held_cancels = []
     try:
@@ -147,27 +159,34 @@ def _delete_queue(channel: Channel, method: QueueDelete) -> None:
         channel.cancelled(tag)
 
 
+def _delete_remote(channel: Channel, method: QueueDelete, queue: DeclaredQueue, home: HomeRequests) -> None:
+    channel.caller.access.check("delete queue", queue.name)
+
+    def deleted(number: int) -> None:
+        channel.vhost.remove_queue(queue)  # the home cell has reported it, but maybe not yet to this one
+        channel.reply_to(method, QueueDeleteOk(number))
+
+    ask_home(channel, method, partial(home.delete, method.if_unused, method.if_empty), deleted)
+
+
 def _purge_queue(channel: Channel, method: QueuePurge) -> None:
     issued = channel.connection.broker.log.issued
-    number = channel.caller.purge_queue(channel.named_queue(method.queue))
+    name = channel.named_queue(method.queue)
+    home = channel.caller.queue_to("purge", name).home
+    if home is not None:
+        ask_home(channel, method, home.purge, lambda number: channel.reply_to(method, QueuePurgeOk(number)))
+        return
+    number = channel.caller.purge_queue(name)
     channel.reply_to(method, QueuePurgeOk(number), issued)
 
 
-def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding:
-    name = channel.named_queue(method.queue)
-    key = method.routing_key
-    if not key and not method.queue:
-        key = name  # shorthand for the last declared queue, bound by its name
-    return Binding(method.exchange, Destination("queue", name), key, method.arguments)
-
-
 def _bind_queue(channel: Channel, method: QueueBind) -> None:
-    channel.reply_to(method, QueueBindOk(), _bind(channel, _queue_binding(channel, method)))
+    channel.reply_to(method, QueueBindOk(), _bind(channel, queue_binding(channel, method)))
 
 
 def _unbind_queue(channel: Channel, method: QueueUnbind) -> None:
     issued = channel.connection.broker.log.issued
-    channel.caller.unbind(_queue_binding(channel, method))
+    channel.caller.unbind(queue_binding(channel, method))
     channel.answer(QueueUnbindOk(), issued)
 
 

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 from leveret.auth.mechanisms import parse
 from leveret.errors import NotAllowed
+from leveret.session.handover import Handover
 from leveret.version import VERSION
 from leveret.wire.constants import MIN_FRAME_MAX
-from leveret.wire.fields import Table
+from leveret.wire.fields import Table, decode_table, encode_table
+from leveret.wire.frames import method_frame
+from leveret.wire.grammar import Step
 from leveret.wire.methods import (
     ConnectionOpen,
     ConnectionOpenOk,
@@ -52,13 +55,17 @@ def server_properties(node_name: str) -> Table:
     }
 
 
-def _start_ok(connection: AmqpConnection, method: ConnectionStartOk) -> None:
-    connection.client_properties = method.client_properties
-    capabilities = method.client_properties.get("capabilities")
+def _note_client(connection: AmqpConnection, properties: Table) -> None:
+    connection.client_properties = properties
+    capabilities = properties.get("capabilities")
     connection.capabilities = capabilities if isinstance(capabilities, dict) else {}
     connection.expects_login_reply = connection.supports("authentication_failure_close")
-    name = method.client_properties.get("connection_name")
+    name = properties.get("connection_name")
     connection.client_name = name if isinstance(name, str) else None
+
+
+def _start_ok(connection: AmqpConnection, method: ConnectionStartOk) -> None:
+    _note_client(connection, method.client_properties)
     connection.log_in(parse(method.mechanism, method.response, connection.peer.certificate), method.mechanism)
 
 
@@ -82,7 +89,11 @@ def _tuned(name: str, wanted: int, offered_: int) -> int:
 
 
 def _open(connection: AmqpConnection, method: ConnectionOpen) -> None:
+    if connection.is_relayed(method.virtual_host):
+        connection.step = Step.AWAIT_OPEN  # the other cell sends open-ok, or the error
+        return
     connection.open_vhost(method.virtual_host)
+    connection.may_move = connection.broker.cells.mover is not None
     connection.send_method(ConnectionOpenOk())
 
 
@@ -90,6 +101,30 @@ def _update_secret(connection: AmqpConnection, method: ConnectionUpdateSecret) -
     """Accepted without verification, as in RabbitMQ for users of its own database: the connection is logged in. The
     method is for tokens that expire, and there are none here."""
     connection.send_method(ConnectionUpdateSecretOk())
+
+
+# ---- to another cell
+
+
+def handover(connection: AmqpConnection, vhost: str) -> Handover:
+    agreed = {
+        "channel_max": connection.channel_max,
+        "frame_max": connection.frame_max,
+        "heartbeat": connection.heartbeat,
+    }
+    properties = encode_table(connection.client_properties)
+    return Handover("amqp", vhost, connection.user.name, connection.mechanism, properties, agreed)
+
+
+def open_handed_over(connection: AmqpConnection, client: Handover) -> None:
+    properties = client.client_properties
+    _note_client(connection, decode_table(properties, 0, len(properties))[0])
+    agreed = client.agreed
+    connection.channel_max, connection.frame_max = int(agreed["channel_max"]), int(agreed["frame_max"])
+    connection.heartbeat = int(agreed["heartbeat"])
+    connection.intake.frame_limit = connection.frame_max
+    connection.step = Step.AWAIT_OPEN
+    connection.receive(method_frame(0, ConnectionOpen(client.vhost)))
 
 
 HANDLERS: dict[tuple[int, int], Callable[..., None]] = {

@@ -12,9 +12,10 @@ from struct import error as struct_error
 
 from leveret.message import NEVER, PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Traits
 from leveret.queues.direct_reply import REPLY_TO
+from leveret.wire.fields import encode_short
 
 unpack_length = Struct(">I").unpack_from
-REPLY_TO_BYTES = REPLY_TO.encode()
+DIRECT_REPLY_TO = encode_short(REPLY_TO)
 LONGEST_EXPIRATION = 16  # digits
 
 
@@ -48,7 +49,7 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: 
             if flags & 0x0400:  # correlation_id
                 at += 1 + data[at]
             if flags & 0x0200:  # reply_to
-                if data.startswith(REPLY_TO_BYTES, at + 1):
+                if data.startswith(DIRECT_REPLY_TO, at):
                     return None
                 at += 1 + data[at]
             if flags & 0x0100:  # expiration, in milliseconds as text
@@ -78,3 +79,15 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: 
     if deadline == NEVER:
         return PERSISTENT_BY_PRIORITY[priority] if mode == 2 else TRANSIENT_BY_PRIORITY[priority]
     return Traits(persistent=mode == 2, deadline=deadline, priority=priority)
+
+
+def reply_to_at(flags: int, data: bytes, at: int) -> int:
+    """Where reply_to begins in the properties at ``at``, if they have one. IndexError or struct.error: malformed."""
+    if flags & 0x8000:
+        at += 1 + data[at]
+    if flags & 0x4000:
+        at += 1 + data[at]
+    if flags & 0x2000:
+        at += 4 + int(unpack_length(data, at)[0])
+    at += (flags & 0x1000 > 0) + (flags & 0x0800 > 0)  # delivery_mode and priority
+    return at + 1 + data[at] if flags & 0x0400 else at

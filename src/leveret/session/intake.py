@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from leveret.errors import AmqpError, FrameError
 from leveret.routing.bounds import BYTE_STEPS, METHOD_STEPS
 from leveret.session.acknowledgements import ack_run
+from leveret.session.connection_moves import ConnectionMoves
 from leveret.session.content import take_body, take_header
 from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.session.outbox import MOST_GATHERED
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 unpack_frame = Struct(">BHI").unpack_from
 unpack_ids = Struct(">HH").unpack_from
+LARGE = 16 << 10  # bytes of a message or frame that is joined by itself
+LARGEST_READ = 512 << 10
 ACK = b"\x00\x3c\x00\x50"
 CLOSE_OK_FRAME = method_frame(0, ConnectionCloseOk())
 
@@ -38,6 +41,7 @@ class Intake:
     __slots__ = (
         "_connection",
         "_is_framing_lost",
+        "_large",
         "_need",
         "_parts",
         "at_channel",
@@ -51,7 +55,7 @@ class Intake:
     def __init__(self, connection: AmqpConnection) -> None:
         self._connection = connection
         self._parts: list[bytes] = []  # of one partial frame, or of all input since the halt
-        self.held = self._need = 0
+        self.held = self._need = self._large = 0
         self._is_framing_lost = False
         self.frame_limit = FRAME_MAX_BEFORE_TUNE  # of a payload
         self.resume_at = 0
@@ -62,7 +66,10 @@ class Intake:
     def receive(self, data: bytes) -> None:
         connection = self._connection
         connection.has_received = True
-        if self._parts or connection.halted:
+        start = 0
+        if self._need > LARGE and self.held < self._need <= self.held + len(data) and not connection.halted:
+            data, start = self._complete(data)
+        elif self._parts or connection.halted:
             self._parts.append(data)
             self.held += len(data)
             if self.held < self._need or connection.halted:
@@ -70,7 +77,6 @@ class Intake:
                 return
             data = b"".join(self._parts)
             self.forget()
-        start = 0
         if connection.step is Step.AWAIT_HEADER:
             start = self._take_protocol_header(data)
         start = self._take_frames(data, start)
@@ -78,11 +84,36 @@ class Intake:
             self._keep(data[start:])
             self._bound_unauthenticated()
 
+    def _complete(self, data: bytes) -> tuple[bytes, int]:
+        """Handle the large message or frame that these data complete, joined by itself: joining it with everything
+        behind would copy all large messages once more. Returns the data and where the rest of them begins."""
+        missing = self._need - self.held
+        if self._connection.may_move:  # with all of its input
+            missing = len(data)
+        whole = b"".join((*self._parts, memoryview(data)[:missing]))
+        self.forget()
+        handled = self._take_frames(whole, 0)
+        if handled < len(whole):  # a halt
+            return whole[handled:] + data[missing:], 0
+        return data, missing
+
+    def best_read(self, most: int) -> int:
+        """How many bytes to read: so many that they end with a message, if large ones come that are equally long. The
+        one that a read splits has to be joined."""
+        if not self._large:
+            return most
+        missing = max(self._need - self.held, 0)
+        return missing + max((most - missing) // self._large, 0 if missing else 1) * self._large
+
     def go_on(self) -> None:
         """Handle the input that arrived during the halt."""
         if self._parts:
             self._need = 0
             self.receive(b"")
+
+    def rest(self) -> bytes:
+        """The input that is not handled yet."""
+        return b"".join(self._parts)
 
     def forget(self) -> None:
         self._parts.clear()
@@ -102,6 +133,7 @@ class Intake:
         self._need = 8
         if self.wanted:
             self._need, self.wanted = self.wanted, 0
+            self._large = self._need if LARGE < self._need <= LARGEST_READ else 0
         elif len(rest) >= 7 and self._connection.step is not Step.AWAIT_HEADER:
             size = unpack_frame(rest)[2]
             if size <= self.frame_limit:  # otherwise one byte more is enough to refuse it
@@ -130,6 +162,10 @@ class Intake:
                 return self._parse(data, pos)
             except AmqpError as error:
                 connection.fail(error)
+            except ConnectionMoves as move:
+                self.resume_at -= move.size
+                if connection.move(move.cell, data[self.resume_at :]):
+                    break
             except Exception as error:  # an internal error must not stop the event loop
                 connection.log.exception(
                     "internal error while handling a frame", channel=self.at_channel, method=self.at_method
@@ -194,7 +230,11 @@ class Intake:
         if kind == 1:
             if len(frame) >= 12:
                 self.at_method = unpack_ids(frame, 7)
-            connection.take_method(number, frame[7:-1])
+            try:
+                connection.take_method(number, frame[7:-1])
+            except ConnectionMoves as move:
+                move.size = len(frame)
+                raise
         elif kind == 8:
             check_heartbeat(number, len(frame) - 8)
         elif kind in (2, 3):

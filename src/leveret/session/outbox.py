@@ -80,8 +80,10 @@ class Outbox:
             else:
                 self._peer.write_pieces(pieces)
             pieces.clear()
-            if self._peer.unsent() != self.unread:
-                self.count_unread()
+            unread = self._peer.unsent()
+            if unread != self.unread:  # count_unread() without the call
+                self.unread_output.add(unread - self.unread)
+                self.unread = unread
         self.size = 0
         if self.is_flow_controlled and self.writable:
             self.is_flow_controlled = False
@@ -107,6 +109,11 @@ class Outbox:
             self.is_flow_controlled = False
             self._on_writable()
             self._broker.wake()
+
+    def forget(self) -> None:
+        """Do not write what was gathered."""
+        self.pieces.clear()
+        self.size = 0
 
     def close(self) -> None:
         """Nothing can be written any more."""

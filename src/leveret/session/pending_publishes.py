@@ -47,8 +47,8 @@ class PendingPublishes:
         if is_returned:
             channel.return_messages(publish.run)
         if channel.confirms is not None and publish.first:
-            is_acked = is_returned or not publish.is_rejected
-            channel.send_confirms(channel.confirms.resolved(publish.first, publish.last, is_acked))
+            refused = () if is_returned else {publish.first + place for place in publish.rejected}
+            channel.send_confirms(channel.confirms.resolved(publish.first, publish.last, refused))
         channel.connection.broker.wake()
 
     def close(self) -> None:

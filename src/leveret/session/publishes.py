@@ -4,8 +4,8 @@ Consecutive publishes with the same method frame are one *run*: parsed in one lo
 Within a run, a message whose bytes up to the body equal those of the message before (same properties, same size) is not
 parsed. Publishes with other method frames follow in the same loop, one run each. See docs/internals/publish.md.
 
-Messages that are not complete in the received chunk, have several body frames, or have properties that must be decoded
-are handled frame by frame in session/content.py, which also calls ``publish``.
+Messages that are not complete in the received chunk, or have several body frames, are handled frame by frame in
+session/content.py, which also decodes properties that the broker acts on; it calls ``publish`` too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from leveret.broker.publishes import publish_run, write_run
+from leveret.broker.publishes import publish_run, rejected_places, write_run
 from leveret.broker.routes import PublishRoute
 from leveret.message import (
     NEVER,
@@ -26,6 +26,7 @@ from leveret.message import (
 from leveret.queues.queue import is_mixed, stretches
 from leveret.routing.bounds import TICK_STEPS
 from leveret.session.inspection import inspect
+from leveret.session.replies import NO_METHOD
 from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END
 
@@ -58,13 +59,11 @@ def take_publishes(channel: AmqpChannel, data: bytes, pos: int, stop: int) -> in
     startswith = data.startswith
     channel_number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
     connection, vhost, known = channel.connection, channel.vhost, channel.routes.known
-    work = vhost.work
+    work, lengths = vhost.work, vhost.message_sizes.lengths
     limit, largest = connection.intake.frame_limit, channel.largest_whole
-    last_body, body_start = -1, b""
-    misses = 0
+    last_body, body_start, misses = -1, b"", 0
     may_matter: bool | None = None
-    is_first = True
-    is_simple = channel.tx is None and channel.confirms is None
+    is_first, is_simple = True, channel.tx is None and channel.confirms is None
     while True:
         frame = data[pos:stop]
         route = known.get(frame)
@@ -78,8 +77,7 @@ def take_publishes(channel: AmqpChannel, data: bytes, pos: int, stop: int) -> in
         skip = stop - pos
         start, head = pos, stop
         run: list[Message] = []
-        timed = False
-        waits = True
+        timed, waits, undecoded = False, True, b""
         least = NOTHING if route.special else SHORTEST_HEADER  # special routes need decoded properties
         while end - head >= least and startswith(header_start, head):
             length, class_id, _, body, flags = unpack_header(data, head + 3)
@@ -117,6 +115,7 @@ def take_publishes(channel: AmqpChannel, data: bytes, pos: int, stop: int) -> in
                 now = channel.now() if flags & 0x0100 else 0.0
                 seen = inspect(flags, data, head + 21, head + length + 7, now, may_matter is not False)
                 if seen is None:
+                    undecoded = data[head:stop]
                     break
                 traits = seen
                 timed = timed or traits.deadline != NEVER
@@ -152,6 +151,7 @@ def take_publishes(channel: AmqpChannel, data: bytes, pos: int, stop: int) -> in
                 route.counters.published += number
                 channel.published += number
                 size = pos - start - skip * number
+                lengths[size if number == 1 else len(run[0][0])] += number
                 for queue in route.queues:
                     queue.publish(run, size, timed)
             else:
@@ -159,13 +159,24 @@ def take_publishes(channel: AmqpChannel, data: bytes, pos: int, stop: int) -> in
         if waits:
             if connection.intake.wanted:
                 return ~pos
-            channel.await_content(route)
-            return pos + skip
+            return _take_alone(channel, route, undecoded, pos + skip)
         if end - pos < SHORTEST_PUBLISH or not startswith(frame_start, pos) or not startswith(PUBLISH, pos + 7):
             return pos
         stop = pos + 8 + unpack_length(data, pos + 3)[0]
         if stop > end or stop - pos > LONGEST_PUBLISH or data[stop - 1] != FRAME_END:
             return pos
+
+
+def _take_alone(channel: AmqpChannel, route: PublishRoute, content: bytes, pos: int) -> int:
+    """A message that ``take_publishes`` does not handle: ``content``, whose properties have to be decoded, or frame by
+    frame if this is empty. Returns where the rest of the data begins."""
+    if not content:
+        channel.await_content(route)
+        return pos
+    intake = channel.connection.intake
+    intake.resume_at, intake.at_method = pos + len(content), NO_METHOD
+    channel.publish_whole(route, content)
+    return pos + len(content)
 
 
 def publish(channel: Channel, route: PublishRoute, run: list[Message], size: int, timed: bool) -> None:
@@ -180,12 +191,15 @@ def publish(channel: Channel, route: PublishRoute, run: list[Message], size: int
     number = len(run)
     route.counters.published += number
     channel.published += number
+    channel.vhost.message_sizes.lengths[len(run[0][0])] += number
     receipt = GRANTED
     if route.plain:
         for queue in route.queues:
             queue.publish(run, size, timed)
     elif route.uniform:
         receipt = write_run(route.queues, channel.connection.broker.log, run, size, timed)
+    elif route.only_log is not None and not route.mandatory and channel.waits_for_nothing:
+        route.only_log.forward(size, timed, run, channel.flow_control())
     else:
         _publish_each(channel, route, run, size, timed)
         return
@@ -201,7 +215,8 @@ def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], siz
     pending = channel.pending_publish(run, route.mandatory) if route.answers_later else None
     outcomes = publish_run(route, broker.log, run, size, timed, publisher=channel, pending=pending)
     if pending is not None:
-        pending.is_rejected = pending.is_rejected or any(outcome.is_rejected for outcome in outcomes)
+        if places := rejected_places(outcomes):
+            pending.reject(places)
         receipt = max([outcome.receipt for outcome in outcomes])
         broker.when_granted(lambda: pending.resolve(True), lost=lambda: pending.resolve(False), receipt=receipt)
         return

@@ -13,6 +13,7 @@ from leveret.broker.routes import NO_EPOCH, PublishRoute, RouteCache
 from leveret.errors import Unsupported
 from leveret.message import Address
 from leveret.session.ack_timeout_extension import EXTEND
+from leveret.session.connection_moves import consider
 from leveret.wire.methods import BasicPublish
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Routes(RouteCache[Key, PublishRoute]):
         intercepted = self._channel.intercept(method)
         assert isinstance(intercepted, BasicPublish)
         route = self._make(intercepted)
+        if self._channel.connection.may_move:
+            consider(self._channel.connection, route.queues, size)
         if self._may_be_remembered(route):
             self.remember(key, route)
             self._count(PER_ROUTE + 2 * size)

@@ -10,24 +10,29 @@ While a hold moves, new publishes still go to it; otherwise they would overtake 
 they go to their shards directly. Each stretch leaves the hold in the group of the log in which it enters the shards:
 after a crash it is in one of the two. The start of a move is recorded before the first stretch, and its end only after
 the last stretch is on disk; so after a crash each slot is in the state of its row, or has an empty hold.
+
+A shard of another cell gets its part of a stretch first; the stretch leaves the hold when that cell has confirmed it
+(broker/remote_writes.py). Only one stretch is on its way at a time. Messages that arrive meanwhile would keep the hold
+from ever being empty, so before its last stretch the owners are asked to keep new ones back (``last_stretch``).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from leveret.broker.broker import Broker
 from leveret.broker.publishes import Origin, deliver
+from leveret.broker.remote_writes import RoutedRun, write_remotely
 from leveret.broker.routes import Route
+from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import Consumer
 from leveret.errors import ResourceFault
-from leveret.message import NEVER, Message
+from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.queue import stretches
+from leveret.sharding.slot_gate import size_and_time, uniform_runs
 from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that are moved in one group, at most
@@ -45,6 +50,11 @@ class Stretch(NamedTuple):
     lane: int
     sequence: int
     messages: list[Message]
+
+
+class RoutedStretch(NamedTuple):
+    stretch: Stretch
+    runs: list[RoutedRun]
 
 
 class Mover(Consumer):
@@ -85,6 +95,12 @@ class SlotOwners(Protocol):
 
     def target(self, slot: int) -> DeclaredQueue: ...
 
+    def drained(self, hold: Hold) -> None:
+        """The old shard is drained. May be called while another queue is drained."""
+
+    def last_stretch(self, hold: Hold) -> None:
+        """The rest of the hold is on its way to other cells: keep new messages back until it is freed."""
+
     def record(self) -> None:
         """Record which holds exist and which of them are moving, before this changes."""
 
@@ -96,15 +112,17 @@ class SlotOwners(Protocol):
 
 
 class Hold:
-    def __init__(self, broker: Broker, old: str, queue: ClassicQueue, owners: SlotOwners) -> None:
+    def __init__(self, broker: Broker, vhost: Vhost, old: str, queue: ClassicQueue, owners: SlotOwners) -> None:
         self._broker = broker
+        self._vhost = vhost
         self.old = old  # the name of the old shard
         self.queue = queue
         self.slots: set[int] = set()
         self.state = State.HOLDING
-        self._owners = owners
+        self.owners = owners
         self._marks = 0
         self._is_busy = False
+        self._is_sending = False  # a stretch is on its way to other cells
         self._mover = Mover(self, queue)
         queue.add_consumer(self._mover)
         queue.observers.append(self._move_on)
@@ -117,9 +135,9 @@ class Hold:
         mark = self._marks
         backlog = None if shard is None else shard.backlog
         if backlog is None:
-            self.release()
+            self.owners.drained(self)
         else:
-            backlog.when_gone(lambda: self.release() if mark == self._marks else None)
+            backlog.when_gone(lambda: self.owners.drained(self) if mark == self._marks else None)
 
     def release(self) -> None:
         """Start the move. May be called while another queue is drained: messages move when the hold is drained."""
@@ -127,7 +145,7 @@ class Hold:
             return
         self.state = State.MOVING
         try:
-            self._owners.record()
+            self.owners.record()
         except ResourceFault:  # the store is read-only: nothing moves
             self.state = State.HOLDING
             return
@@ -138,7 +156,7 @@ class Hold:
 
     @property
     def may_move(self) -> bool:
-        return self.state is not State.HOLDING and not self._owners.has_no_shard
+        return self.state is not State.HOLDING and not self._is_sending and not self.owners.has_no_shard
 
     def _move_on(self, queue: ClassicQueue) -> None:
         """Called after each drain of the hold: publish the messages that the mover took to their shards."""
@@ -158,27 +176,47 @@ class Hold:
 
     def _move_taken(self) -> int:
         taken, self._mover.taken = self._mover.taken, []
-        for stretch in taken:
-            with self._broker.log.group():
-                self._publish(stretch.messages)
-                self.queue.settle(*stretch)
+        routed = [RoutedStretch(stretch, self._runs(stretch.messages)) for stretch in taken]
+        runs = [run for each in routed for run in each.runs]
+        if any(run.route.answers_later for run in runs):
+            self._is_sending = True
+            if not self.queue.ready:
+                self.owners.last_stretch(self)
+            write_remotely(self._vhost, runs, lambda: self._sent(routed))
+            return 0
+        for each in routed:
+            self._finish(each)
         return sum(len(stretch.messages) for stretch in taken)
 
-    def _publish(self, messages: list[Message]) -> None:
+    def _sent(self, routed: list[RoutedStretch]) -> None:
+        """The other cells have their parts."""
+        for each in routed:
+            self._finish(each)
+        self._is_sending = False
+        self.queue.touch()
+
+    def _finish(self, routed: RoutedStretch) -> None:
+        with self._broker.log.group():
+            for run in routed.runs:
+                if not run.route.answers_later:
+                    route, messages, size, timed = run
+                    deliver(route, self._broker.log, messages, size, timed, origin=Origin.PROMISED)
+            self.queue.settle(*routed.stretch)
+
+    def _runs(self, messages: list[Message]) -> list[RoutedRun]:
         by_shard: dict[DeclaredQueue, list[Message]] = {}
         for message in messages:
-            by_shard.setdefault(self._owners.target(slot_of(message[1].key)), []).append(message)
-        for shard, run in by_shard.items():
+            by_shard.setdefault(self.owners.target(slot_of(message[1].key)), []).append(message)
+        runs: list[RoutedRun] = []
+        for shard, part in by_shard.items():
             route = Route([shard])
-            for _, alike in groupby(run, key=lambda message: id(message[1])):  # a write of the log has one address
-                for stretch in stretches(list(alike)):
-                    timed = any(message[2].deadline != NEVER for message in stretch)
-                    size = sum(len(message[0]) for message in stretch)
-                    deliver(route, self._broker.log, stretch, size, timed, origin=Origin.PROMISED)
+            parts = [part] if route.answers_later else uniform_runs(part)  # in one write to another cell, in order
+            runs += [RoutedRun(route, each, *size_and_time(each)) for each in parts]
+        return runs
 
     # ---- the end
 
     def _emptied(self) -> None:
         self.state = State.ENDING
-        self._owners.freed(self)
-        self._broker.when_granted(lambda: self._owners.ended(self))  # on a read-only store the row is not changed
+        self.owners.freed(self)
+        self._broker.when_granted(lambda: self.owners.ended(self))  # on a read-only store the row is not changed

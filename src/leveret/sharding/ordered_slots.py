@@ -21,6 +21,7 @@ from typing import Any
 
 from leveret.broker.broker import Broker
 from leveret.broker.internal_queues import HELD
+from leveret.broker.parameters import SLOT_TABLES
 from leveret.broker.vhost import Vhost
 from leveret.errors import ResourceFault
 from leveret.logs import get_log
@@ -31,8 +32,6 @@ from leveret.routing.bindings import Destination
 from leveret.routing.modulus_hash import ModulusHashExchange
 from leveret.sharding.hold import Hold, State
 from leveret.sharding.slots import NO_SHARD, SLOTS, dealt, resettled, slot_of
-
-COMPONENT = "sharding"
 
 
 class OrderedSlots:
@@ -149,7 +148,7 @@ class OrderedSlots:
     def _hold_for(self, shard: str) -> Hold:
         hold = self._holds.get(shard)
         if hold is None:
-            hold = self._holds[shard] = Hold(self._broker, shard, self._hold_queue(shard), self)
+            hold = self._holds[shard] = Hold(self._broker, self._vhost, shard, self._hold_queue(shard), self)
             name = self._hidden[hold] = f"{HELD}{secrets.token_hex(16)}"
             self._vhost.hidden[name] = hold.queue
         return hold
@@ -185,6 +184,12 @@ class OrderedSlots:
         found = queues.get(self._owners[slot])  # missing if the shard was deleted after the policy
         return found or next(queues[shard] for shard in self._shards if shard in queues)
 
+    def drained(self, hold: Hold) -> None:
+        hold.release()
+
+    def last_stretch(self, hold: Hold) -> None:
+        """All shards are here: the hold is emptied at once."""
+
     def freed(self, hold: Hold) -> None:
         for slot in hold.slots:
             self._held.pop(slot, None)
@@ -207,9 +212,9 @@ class OrderedSlots:
 
     def record(self) -> None:
         if self._is_over and not self._holds:
-            self._vhost.parameters.drop(COMPONENT, self._exchange.name)
+            self._vhost.parameters.drop(SLOT_TABLES, self._exchange.name)
         elif self._exchange.durable:
-            self._vhost.parameters.put(COMPONENT, self._exchange.name, self._as_json())
+            self._vhost.parameters.put(SLOT_TABLES, self._exchange.name, self._as_json())
 
     def _as_json(self) -> bytes:
         shards = self.shards
@@ -230,7 +235,7 @@ class OrderedSlots:
             self.rebound()
 
     def _restore(self) -> None:
-        value = self._vhost.parameters.get(COMPONENT, self._exchange.name)
+        value = self._vhost.parameters.get(SLOT_TABLES, self._exchange.name)
         row = {} if value is None else _checked(value, self._exchange.name)
         if not row:
             return

@@ -1,7 +1,7 @@
 """Pseudo-queues: clients use the name of a sharded exchange as the name of a queue, and reach a shard.
 
-The name is replaced by interceptors, before permissions are checked: a user needs access to the shards, as with
-RabbitMQ's plugin. Declaring the name, and consuming from several shards, are handled by session/pooled_consumer.py.
+The name is replaced before permissions are checked: a user needs access to the shards, as with RabbitMQ's plugin.
+Interceptors do that here, session/declarations.py does it for declares, and session/pooled_consumer.py for consumers.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker
-from leveret.broker.interceptors import InterceptContext
+from leveret.broker.interceptors import InterceptContext, Interceptor
 from leveret.errors import PreconditionFailed
 from leveret.sharding.sharded_exchange import ShardedExchange
 from leveret.wire.methods import (
-    BasicConsume,
     BasicGet,
     Method,
     QueueBind,
@@ -23,7 +22,6 @@ from leveret.wire.methods import (
     QueueUnbind,
 )
 
-SHARD_ALL = "x-shard-all"
 REMEDIES: dict[type[Method], str] = {
     QueueBind: "bind the exchange of that name, or a queue of another name",
     QueueUnbind: "unbind its shards by their own names, or change the policy",
@@ -44,7 +42,7 @@ class PseudoQueues:
     def needed(self, is_needed: bool) -> None:
         """Register the interceptors only while there are sharded exchanges, so that they cost nothing otherwise."""
         if is_needed and not self._out:
-            chosen = {BasicConsume: self._consume, BasicGet: self._get, **dict.fromkeys(REMEDIES, self._refuse)}
+            chosen: dict[type[Method], Interceptor] = {BasicGet: self._get, **dict.fromkeys(REMEDIES, self._refuse)}
             self._out = [self._interceptors.register(method, call, last=True) for method, call in chosen.items()]
         elif not is_needed:
             for out in self._out:
@@ -59,20 +57,6 @@ class PseudoQueues:
         broker = self._broker
         access = UserAccess(broker.permissions, broker.vhost(context.vhost), context.user)
         return found if access.pool(name) is not None else None
-
-    def _consume(self, context: InterceptContext, method: Method) -> Method:
-        """Consume from the shard with the fewest consumers; a pool with changing shards is handled by the session."""
-        assert isinstance(method, BasicConsume)
-        sharded = self._sharded(context, method.queue)
-        if sharded is None:
-            return method
-        everything = method.arguments.get(SHARD_ALL, False)
-        if not isinstance(everything, bool):
-            raise PreconditionFailed(f"invalid arg '{SHARD_ALL}': {everything!r} is not true or false")
-        shard = sharded.least_consumed()
-        if shard is not None and not everything and not sharded.shares_consumers:
-            method.queue = shard.name
-        return method
 
     def _get(self, context: InterceptContext, method: Method) -> Method:
         assert isinstance(method, BasicGet)

@@ -10,19 +10,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Follower, Vhost
 from leveret.errors import AmqpError, NotFound
 from leveret.logs import get_log
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, QueueCounts
 from leveret.queues.stream_options import STREAM
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.modulus_hash import ModulusHashExchange
+from leveret.sharding.cell_slots import CellSlots
+from leveret.sharding.membership import Membership
 from leveret.sharding.ordered_slots import OrderedSlots
+from leveret.sharding.slot_planner import SlotPlanner
 
 LEAST_WEIGHT = "1"
 Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopped, but may have messages to move
@@ -31,11 +35,13 @@ Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopp
 class ConsumerAssignment:
     """Assigns to each consumer of a pool the shards that it consumes from.
 
-    A consumer has one shard of its node, so that all shards have the same number of consumers, plus or minus one. It
-    also has all draining shards, since held messages wait until these are empty. ``x-shard-all`` assigns all shards.
+    A consumer has one shard of its node, so that all shards have the same number of consumers, plus or minus one. A
+    draining shard, for which held messages wait, stays with the consumers that it had, or else has one: with more, the
+    order of its messages would be lost. ``x-shard-all`` assigns all shards.
     """
 
     def __init__(self) -> None:
+        self._drained_by: dict[DeclaredQueue, list[Follower]] = {}
         self._everything: dict[Follower, None] = {}
         self._own: dict[Follower, DeclaredQueue | None] = {}
 
@@ -57,13 +63,24 @@ class ConsumerAssignment:
         only: Follower | None,
     ) -> None:
         """Assign shards to all consumers, or to a new consumer."""
+        self._keep_draining([queue for queue in draining if queue.home is None])
         self._assign(local, may_move=only is None)
         for follower in [*self._everything]:
             if only in (None, follower):
                 follower.follow([*shards, *draining])
         for follower, own in [*self._own.items()]:
             if only in (None, follower):
-                follower.follow([*([] if own is None else [own]), *draining])
+                drained = [queue for queue, by in self._drained_by.items() if follower in by]
+                follower.follow([*([] if own is None else [own]), *drained])
+
+    def _keep_draining(self, draining: Sequence[DeclaredQueue]) -> None:
+        """Those of this cell: other cells have their own consumers for theirs."""
+        kept: dict[DeclaredQueue, list[Follower]] = {}
+        for queue in draining:
+            former = [follower for follower in self._drained_by.get(queue, ()) if follower in self._own]
+            owners = [follower for follower, own in self._own.items() if own is queue]
+            kept[queue] = former or owners or list(self._own)[len(kept) % max(len(self._own), 1) :][:1]
+        self._drained_by = kept
 
     def _assign(self, local: Sequence[DeclaredQueue], may_move: bool) -> None:
         if not local:
@@ -91,41 +108,15 @@ class ConsumerAssignment:
                 self._own[follower] = fewest
 
 
-class Membership:
-    """The nodes of the cluster by name. Shards are declared for each of them, all as queues of this process.
-
-    It starts with the node itself, which cannot leave. ``on_change`` is called after each change."""
-
-    def __init__(self, own: str, on_change: Callable[[], None]) -> None:
-        self.own = own
-        self._names: dict[str, None] = {own: None}
-        self._on_change = on_change
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the nodes, in the order in which they joined."""
-        return tuple(self._names)
-
-    def join(self, name: str) -> None:
-        """Joining twice has no effect."""
-        if not name:
-            raise ValueError("a node without a name cannot join: give it one")
-        if name not in self._names:
-            self._names[name] = None
-            self._on_change()
-
-    def leave(self, name: str) -> None:
-        """Leaving twice has no effect."""
-        if name == self.own:
-            raise ValueError(f"node '{name}' cannot leave itself: stop it instead")
-        if name in self._names:
-            del self._names[name]
-            self._on_change()
-
-
 def shard_name(exchange: str, node: str, index: int) -> str:
     """The name of a shard, as in RabbitMQ's sharding plugin."""
     return f"sharding: {exchange} - {node} - {index}"
+
+
+def _place(shard: str) -> tuple[int, str, int]:
+    """Sorts shards by node and index; c10 after c9."""
+    node, _, index = shard.rpartition(" - ")
+    return len(node), node, int(index) if index.isdecimal() else 0
 
 
 class Plan(NamedTuple):
@@ -162,8 +153,9 @@ class ShardedExchange:
         self._unfinished = unfinished
         self._plan = Plan(0, "", is_ordered=False)
         self._made: dict[str, None] = {}  # shards that were bound by the policy
-        self._slots: OrderedSlots | None = None
+        self._slots: OrderedSlots | CellSlots | None = None
         self._assignment = ConsumerAssignment()
+        self._moves = 0  # of consumers to other cells
         self._log = get_log("sharding")
 
     @property
@@ -175,7 +167,7 @@ class ShardedExchange:
         return self._plan
 
     @property
-    def slots(self) -> OrderedSlots | None:
+    def slots(self) -> OrderedSlots | CellSlots | None:
         return self._slots
 
     # ---- the policy
@@ -188,7 +180,7 @@ class ShardedExchange:
         elif self._slots is None and isinstance(self._exchange, ModulusHashExchange):
             self._begin_order(self._exchange)  # with its current shards: the policy is a resize
         with nullcontext() if self._slots is None else self._slots.rebinding():
-            for node in self._membership.names:
+            for node in self._membership.declared_here:
                 for index in range(plan.per_node):
                     self._grow(shard_name(self._exchange.name, node, index), plan.key)
             for binding in self._superfluous(before, left):
@@ -197,6 +189,9 @@ class ShardedExchange:
 
     def _begin_order(self, exchange: ModulusHashExchange) -> None:
         self._vhost.moves = True
+        if self._membership.are_cells:
+            self._begin_in_cell(exchange)
+            return
         unfinished = self._unfinished.pop((self._vhost.name, exchange.name), None)
         if unfinished is not None and unfinished.is_for(self._vhost):
             self._slots = unfinished
@@ -204,6 +199,16 @@ class ShardedExchange:
         else:
             self._slots = OrderedSlots(self._broker, self._vhost, exchange, self.refresh)
             self._slots.begin()
+
+    def _begin_in_cell(self, exchange: ModulusHashExchange) -> None:
+        self._slots = slots = CellSlots(self._broker, self._vhost, exchange, self.refresh)
+        cells, members = self._broker.cells, self._membership
+        if cells.changes is not None:
+            slots.begin(None)
+            return
+        planner = SlotPlanner(self._vhost, exchange, members.members, slots.follow, cells.name)
+        slots.begin(planner)
+        planner.give_up(frozenset(cell for cell in slots.table.cells if members.is_removed(cell)))
 
     def _grow(self, shard: str, key: str) -> None:
         vhost, queue_type = self._vhost, self._plan.queue_type
@@ -238,11 +243,14 @@ class ShardedExchange:
         number = shard.removeprefix(prefix)
         return int(number) if number != shard and number.isdecimal() else None
 
+    def has_bound(self, shard: str) -> bool:
+        return shard in self._made
+
     def stop(self) -> None:
         """The policy or the exchange was deleted: queues and bindings stay."""
         if self._slots is not None:
             self._slots.stop()
-            if self._slots.is_for(self._vhost):
+            if isinstance(self._slots, OrderedSlots) and self._slots.is_for(self._vhost):
                 self._unfinished[self._vhost.name, self._exchange.name] = self._slots
             self._slots = None
 
@@ -268,6 +276,16 @@ class ShardedExchange:
         """The shards of this node, in order."""
         return self._queues((self._membership.own,))
 
+    def everywhere(self) -> list[DeclaredQueue]:
+        """The shards of all cells, in an order that is the same in each of them. A cell that is away still has its
+        shards."""
+        local = self.local()
+        bound = (each.destination for each in self._vhost.bindings.of_source(self._exchange.name))
+        others = {self._vhost.queues[name] for kind, name in bound if kind == "queue"} - {*local}
+        prefix = shard_name(self._exchange.name, "", 0).removesuffix(" - 0")
+        remote = [queue for queue in others if queue.home is not None and queue.name.startswith(prefix)]
+        return sorted([*local, *remote], key=lambda queue: _place(queue.name)) if remote else local
+
     def draining(self) -> list[DeclaredQueue]:
         """Former shards that still have messages."""
         names = [] if self._slots is None else self._slots.draining
@@ -275,14 +293,34 @@ class ShardedExchange:
 
     # ---- consumers
 
-    @property
-    def shares_consumers(self) -> bool:
-        """Whether its consumers follow changes of the shards."""
-        return self._slots is not None
+    def fixed_share(self) -> DeclaredQueue | None:
+        return self.least_consumed() if self._slots is None else None
 
     def least_consumed(self) -> DeclaredQueue | None:
         """The shard of this node, or draining shard, with the fewest consumers; draining shards win a tie."""
         return min([*self.draining(), *self.local()], key=lambda queue: len(queue.consumers), default=None)
+
+    def idle_cell(self, answered: Callable[[str], None]) -> None:
+        least = self.least_consumed()
+        shards = [queue for queue in self.everywhere() if queue.remote_log and queue.remote_log.reachable_cell]
+        if least is None or not len(least.consumers) or not shards:
+            answered("")
+            return
+        left = len(shards)
+        idle: list[str] = []
+
+        def take(cell: str, counts: QueueCounts | AmqpError) -> None:
+            nonlocal left
+            left -= 1
+            if isinstance(counts, QueueCounts) and not counts.consumers:
+                idle.append(cell)
+            if not left:
+                self._moves += 1  # several that ask at the same time do not all get the same
+                answered(idle[self._moves % len(idle)] if idle else "")
+
+        for queue in shards:
+            assert queue.home is not None
+            queue.home.count(partial(take, queue.home.cell_name))
 
     def first(self) -> DeclaredQueue:
         shards = self.local()

@@ -21,6 +21,7 @@ from leveret.errors import AccessRefused, AmqpError, NotAllowed
 from leveret.logs import get_log
 from leveret.routing.bounds import BYTE_STEPS
 from leveret.session.connection import Connection, Login, Peer
+from leveret.session.handover import Handover
 from leveret.session.limits import UNAUTHENTICATED_BYTES, Limits
 from leveret.session.outbox import MOST_GATHERED
 from leveret.stomp.channel import StompChannel
@@ -33,9 +34,11 @@ from leveret.stomp.sender import Sender
 from leveret.stomp.subscriptions import Subscriptions
 from leveret.stomp.transactions import Transactions
 from leveret.wire.constants import DEFAULT_FRAME_MAX
+from leveret.wire.fields import encode_table
 from leveret.wire.grammar import Step
 
 PUBLISHING, CONSUMING = 1, 2  # numbers of channels
+AGREED = ("version", "host", "send_every", "receive_every")  # of CONNECT, for another cell
 
 
 class StompTransport(Peer, Protocol):
@@ -167,8 +170,11 @@ class StompConnection(Connection):
     def logged_in(self) -> None:
         request = self._request
         assert request is not None
+        vhost = vhost_of(request, self.broker.vhosts)
         try:
-            self.open_vhost(vhost_of(request, self.broker.vhosts))
+            if self.is_relayed(vhost):
+                return
+            self.open_vhost(vhost)
             self._open_channels()
         except AmqpError as error:
             self._refuse(self._translated(error))
@@ -178,6 +184,21 @@ class StompConnection(Connection):
         self._write("CONNECTED", connected(request, self._session))
         self.outbox.flush()  # before the first heart-beat
         self._transport.beat(request.send_every / 1000, request.receive_every / 1000)
+
+    def handover(self) -> Handover:
+        request = self._request
+        assert request is not None
+        agreed, properties = {name: getattr(request, name) for name in AGREED}, encode_table(self.client_properties)
+        return Handover("stomp", self.wanted_vhost, self.user.name, self.mechanism, properties, agreed)
+
+    def open_handed_over(self, handover: Handover) -> None:
+        self._request = ConnectRequest(**handover.agreed, login=handover.user, passcode="")
+        self._reader.version = self.version = self._request.version
+        self.protocol = f"STOMP {self.version}"
+        self.logged_in()
+
+    def unhandled_input(self) -> bytes:
+        return self._reader.rest()
 
     def _open_channels(self) -> None:
         self.channels[PUBLISHING] = publishing = StompChannel(self, PUBLISHING)
@@ -272,7 +293,8 @@ class StompConnection(Connection):
     def _refuse(self, refusal: StompError, frame: Frame | None = None) -> None:
         if self.is_over:
             return
-        self.log.warning("connection closed with an error", error=str(refusal))
+        if not self.login_was_refused:
+            self.log.warning("connection closed with an error", error=str(refusal))
         headers = [("message", refusal.message), *refusal.more.items()]
         if frame is not None and "receipt" in frame.headers:
             headers.append(("receipt-id", frame.headers["receipt"]))

@@ -55,6 +55,10 @@ class StompReader:
         """Bytes of the partial frame."""
         return len(self._pending)
 
+    def rest(self) -> bytes:
+        """Everything after the last frame, if no frame was begun."""
+        return bytes(self._pending)
+
     def feed(self, data: bytes) -> None:
         self._pending += data
 

@@ -8,6 +8,8 @@ for each sealed segment, which costs almost nothing however large they are:
                 does this between two batches, so that nothing is removed or defined meanwhile
     hand over   the folder is renamed to the target, or copied where the target is another file system
 
+A member of a cell copies such a snapshot over the network (cluster/snapshot.py).
+
 Streams are linked after the journal: messages that left the journal by then are in their files. The last segment of a
 stream still grows, under both names, so it is replaced by a copy before the folder is handed over. The copy may contain
 later messages, and may end in an incomplete write as after a crash; the next start truncates it.
@@ -145,6 +147,16 @@ def _link(source: Path, target: Path) -> None:
         if isinstance(problem, OSError) and problem.errno in NO_USE_TO_COPY:
             raise
         _copy(source, target)
+
+
+# ---- the way to another node
+
+
+def finish_snapshot(folder: Path) -> list[tuple[str, int]]:
+    """Let nothing of a snapshot change any more. The names and sizes of its files, the format file last."""
+    for _ in _part_last_segments(folder):
+        pass
+    return [(name, (folder / name).stat().st_size) for name in (*_files(folder), FORMAT_FILE)]
 
 
 # ---- the way to the target

@@ -25,6 +25,9 @@ class BatchWriter(Protocol):
     def submit_later(self) -> None:
         """Call ``Journal.hand_over`` in a while."""
 
+    def wait_for_acks(self) -> None:
+        """Call ``Journal.acks_awaited`` after ``ack_wait.WAIT`` seconds."""
+
 
 class BatchQueue:
     def __init__(self, layout: Layout, always_sync: bool) -> None:

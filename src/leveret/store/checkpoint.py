@@ -17,10 +17,14 @@ and whichever the running broker has in its index is removed last. Therefore
 - a start that reads the whole journal removes all checkpoints before it writes anything;
 - a checkpoint names the *lineage* of the data directory (store/data_dir.py), which a version of Leveret without
   checkpoints erases;
+- all members of a cell have one lineage, and leader epochs decide which checkpoints are valid
+  (store/replica_checkpoints.py);
 - a checkpoint is used only if each lower segment on disk is known to it, with the same size and the same last bytes.
 
-The file is ``journal/<following>.checkpoint``. It is written once under its own name and synced; the footer has the
-length and a checksum, so an incomplete file is recognised and no rename is needed. Older ones are removed after that.
+The file is ``journal/<following>.checkpoint``. It is written and synced as ``<following>.checkpoint.new`` and then
+renamed, so a broker that is killed leaves no incomplete checkpoint. The footer has the length and a checksum, so damage
+is recognised. After that, older checkpoints are removed, and files that killed brokers left unfinished; a recovery
+removes the latter as well.
 
     head      magic "LEVERETC", version, byte order, flags, following, next record number, highest queue id, lineage,
               number of segments, number of lanes
@@ -58,6 +62,8 @@ MAGIC = b"LEVERETC"
 VERSION = 1
 ORDER = 0 if sys.byteorder == "little" else 1
 NAME = re.compile(r"([0-9]{10})\.checkpoint")
+NEW = ".new"  # at the end of the name while it is written
+ANY_NAME = re.compile(NAME.pattern + rf"(?:{re.escape(NEW)})?")
 HEAD = Struct("<8sIBB2xQQQ32sII")
 SEGMENT = Struct("<QQQQQQQBII")
 LANE = Struct("<QQQQQIII")
@@ -111,10 +117,12 @@ def checkpoints_on(disk: ReadableDisk) -> list[int]:
 
 
 def remove_checkpoints(disk: Disk, keep: int | None, below: int = 1 << 40) -> None:
-    """All below this segment but the one to keep."""
-    others = [each for each in checkpoints_on(disk) if each != keep and each < below]
-    for each in others:
-        disk.remove(checkpoint_path(each))
+    """All below this segment but the one to keep, finished or not."""
+    kept = None if keep is None else checkpoint_path(keep)
+    found = [(int(match[1]), f"{FOLDER}/{name}") for name in disk.names(FOLDER) if (match := ANY_NAME.fullmatch(name))]
+    others = [path for following, path in found if following < below and path != kept]
+    for path in others:
+        disk.remove(path)
     if others:
         disk.sync_folder(FOLDER)
 
@@ -145,17 +153,19 @@ class CheckpointWriter:
     def write(self, snapshot: Snapshot) -> Written:
         """Durable on return; older checkpoints are gone then."""
         disk, path = self._disk, checkpoint_path(snapshot.following)
+        new = path + NEW
         trimmed: list[tuple[FrozenLane, DeadlineColumns]] = []
-        disk.remove(path)
-        handle = disk.create(path)
+        disk.remove(new)
+        handle = disk.create(new)
         try:
             try:
                 size = self._append(handle, snapshot, trimmed)
                 disk.sync(handle)
             finally:
                 disk.close(handle)
+            disk.rename(new, path)
         except OSError:
-            disk.remove(path)
+            disk.remove(new)
             raise
         disk.sync_folder(FOLDER)
         remove_checkpoints(disk, snapshot.following, snapshot.following)
@@ -245,11 +255,18 @@ def _lane_parts(key: int, lane: FrozenLane, deadlines: DeadlineColumns) -> Itera
 # ---- reading
 
 
-def load_newest(disk: ReadableDisk, segments: Collection[int], lineage: bytes = NO_LINEAGE) -> Checkpoint | None:
-    """The newest that can be used with these segments, which are on the disk. The reason against another is logged."""
+def load_newest(
+    disk: ReadableDisk,
+    segments: Collection[int],
+    lineage: bytes = NO_LINEAGE,
+    loaded: Checkpoint | None = None,
+) -> Checkpoint | None:
+    """The newest that can be used with these segments, which are on the disk. The reason against another is logged.
+    ``loaded``: one of them that is in memory already."""
     for following in checkpoints_on(disk):
         try:
-            return _fitting(disk, load(disk, following, lineage), segments)
+            is_here = loaded is not None and loaded.following == following
+            return _fitting(disk, loaded if loaded and is_here else load(disk, following, lineage), segments)
         except (Damage, OSError) as problem:
             get_log("store").warning("checkpoint not used", path=checkpoint_path(following), reason=str(problem))
     return None
@@ -278,6 +295,29 @@ def load(disk: ReadableDisk, following: int, lineage: bytes = NO_LINEAGE) -> Che
         raise Damage(f"cannot be read: {problem}") from problem
 
 
+def verify(disk: ReadableDisk, path: str, following: int, lineage: bytes) -> None:
+    """Damage if this file cannot be a checkpoint of this segment. It is read in pieces, and not taken apart."""
+    size = disk.size(path) - FOOTER.size
+    if size < HEAD.size:
+        raise Damage("incomplete")
+    digest = xxh3_64(seed=following)
+    for at in range(0, size, PIECE):
+        digest.update(disk.read(path, at, min(PIECE, size - at)))
+    if disk.read(path, size, FOOTER.size) != FOOTER.pack(size, digest.intdigest()):
+        raise Damage("incomplete or damaged")
+    _check_head(HEAD.unpack(disk.read(path, 0, HEAD.size)), following, lineage)
+
+
+def _check_head(head: tuple[Any, ...], following: int, lineage: bytes) -> None:
+    magic, version, order, _, own, _, _, heritage, _, _ = head
+    if magic != MAGIC or own != following:
+        raise Damage("not the checkpoint of this segment")
+    if (version, order) != (VERSION, ORDER):
+        raise Damage(f"of version {version}, byte order {order}; this program reads {VERSION} and {ORDER}")
+    if heritage != lineage:
+        raise Damage("of another lineage: from another cell, or an older version of Leveret used the directory since")
+
+
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -285,13 +325,8 @@ class _Reader:
 
     def checkpoint(self, following: int, lineage: bytes) -> Checkpoint:
         head = self._unpacked(HEAD)
-        magic, version, order, is_clean, own, next_number, highest, heritage, segments, lanes = head
-        if magic != MAGIC or own != following:
-            raise Damage("not the checkpoint of this segment")
-        if (version, order) != (VERSION, ORDER):
-            raise Damage(f"of version {version}, byte order {order}; this program reads {VERSION} and {ORDER}")
-        if heritage != lineage:
-            raise Damage("another version of Leveret used the directory since")
+        _check_head(head, following, lineage)
+        is_clean, next_number, highest, segments, lanes = head[3], head[5], head[6], head[8], head[9]
         found = Checkpoint(following, next_number, highest, is_clean=bool(is_clean))
         for _ in range(segments):
             self._read_segment(found)

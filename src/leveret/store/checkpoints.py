@@ -9,10 +9,14 @@ The file is written once the writer reports that all of the lower segments are s
 snapshot is dropped: the records that it includes are placed again elsewhere.
 
 A checkpoint is due when a recovery would have to read much: ``EVERY`` bytes, or ``MOST_WORK`` records and entries.
-After a large one the next is due later, in proportion to its size, so that their cost is bounded too.
+After a large one the next is due later, in proportion to its size, so that their cost is bounded too. If other nodes
+wait to take over, they are taken more often, whatever the size of the segments: a client notices each second.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 from leveret.logs import get_log
 from leveret.store.checkpoint import CheckpointWriter, Snapshot, Written
@@ -24,6 +28,11 @@ from leveret.store.spill import InWorker
 
 EVERY = 256 << 20  # bytes of new records
 MOST_WORK = 500_000  # new records and entries
+SHORT_WORK = 50_000  # the same in a cell: half a second of a take-over
+BYTES_PER_WORK = 8  # a shift: records and entries that are worth a large file, one per 256 bytes of it
+SHORT_BYTES = 10  # the same in a cell: one per KiB
+SHORT_PAUSE = 5.0  # seconds between two in a cell
+LITTLE_WORK = 2_000  # records and entries that a take-over may read, for which no checkpoint is worth it
 STEP = 1000  # lanes and blocks that are frozen at once
 
 
@@ -31,7 +40,12 @@ class Checkpoints:
     def __init__(self, journal: Journal, disk: Disk, in_worker: InWorker, every: int = EVERY) -> None:
         self.writer = CheckpointWriter(disk)
         self.every = every
+        self.most_work = MOST_WORK
+        self._pause: float | None = None  # seconds between two, if they are taken often
+        self._not_before = 0.0
         self.is_running = False  # a snapshot is taken or written
+        self.newest: int | None = None  # the segment that follows the newest complete one
+        self._listeners: list[Callable[[int], None]] = []
         self._journal = journal
         self._disk = disk
         self._in_worker = in_worker
@@ -56,6 +70,8 @@ class Checkpoints:
     def _may_begin(self) -> bool:
         """Not while another is written, and not behind a small segment, which would have to be merged later."""
         layout = self._journal.layout
+        if self._pause is not None:
+            return not self.is_running and self._journal.clock.now() >= self._not_before
         is_late = layout.placed >= 2 * self._due_placed - self._begun_at[0]
         return not self.is_running and (is_late or layout.end[1] >= layout.segments.full_size // 2)
 
@@ -63,7 +79,29 @@ class Checkpoints:
         """When the next one is due; ``size`` is that of the last file."""
         placed, work = self._begun_at
         self._due_placed = placed + max(self.every, size)
-        self._due_work = work + max(MOST_WORK, size >> 8)
+        self._due_work = work + max(self.most_work, size >> (BYTES_PER_WORK if self._pause is None else SHORT_BYTES))
+
+    def take_often(self) -> None:
+        """Other nodes fetch them, and may have to take over."""
+        self.most_work, self._pause = SHORT_WORK, SHORT_PAUSE
+        self.schedule(0)
+
+    def hurry(self) -> None:
+        """The next one is due now: with the next batch that is written."""
+        self._due_placed, self._not_before = 0, 0.0
+
+    def take_now(self) -> bool:
+        """Another node is about to take over: begin one, if there is much behind the last; whether one is due."""
+        layout = self._journal.layout
+        if layout.work - self._begun_at[1] < LITTLE_WORK:
+            return False
+        self.hurry()
+        self.consider()
+        return True
+
+    def when_written(self, call: Callable[[int], None]) -> None:
+        """Call with ``newest`` whenever a checkpoint is complete, on the loop."""
+        self._listeners.append(call)
 
     # ---- the snapshot
 
@@ -78,6 +116,8 @@ class Checkpoints:
         self._snapshot = self._new_snapshot(layout.end[0], is_clean=False)
         self._era = journal.batches.era
         self.schedule(0)
+        if self._pause is not None:
+            self._not_before = journal.clock.now() + self._pause
         journal.hand_over()
         self._go_on()
 
@@ -107,7 +147,7 @@ class Checkpoints:
             self._in_worker(lambda: None, self._stepped)  # other work of the loop comes in between
         elif not self._waiting and self._is_synced:
             self._snapshot = None
-            self._in_worker(lambda: self.writer.write(snapshot), self._written)
+            self._in_worker(lambda: self.writer.write(snapshot), partial(self._written, snapshot.following))
 
     def _stepped(self, result: object) -> None:
         self._is_stepping = False
@@ -124,7 +164,7 @@ class Checkpoints:
             most -= 1 + len(log.frozen.blocks)
             log.frozen = None
 
-    def _written(self, result: object) -> None:
+    def _written(self, following: int, result: object) -> None:
         self.is_running = False
         if self._journal.is_stopped:
             return  # the last one is being written
@@ -135,6 +175,9 @@ class Checkpoints:
         for lane, deadlines in result.deadlines:
             lane.deadlines.replace(lane.timed, deadlines)
         self._log.debug("checkpoint written", bytes=result.size)
+        self.newest = following
+        for call in self._listeners:
+            call(following)
 
     # ---- the clean shutdown
 

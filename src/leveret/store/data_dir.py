@@ -1,10 +1,15 @@
 """The data directory: its layout, the version of its format, and the lock that keeps a second broker out.
 
-    format      "leveret data directory, format 1": written last, when everything else is complete
+    format      "leveret data directory, format 2": written last, when everything else is complete
     lock        held by the broker that uses the folder; contains its process id, for error messages, and the lineage
     meta.db     the definitions
     journal/    the messages
+    sessions    logins of the management UI (http/sessions.py); may be removed while no broker runs
+    history     samples of the last eight hours (stats/history.py); may be removed while no broker runs
     replica     only in a cell: up to where of the replicated log the folder is (store/replica_note.py)
+    cell.json   only in a cell: its secret and its members (cluster/cell_file.py)
+    snapshot.*  only in a cell: the leader's files on their way (store/received_snapshot.py)
+    before-*    only in a cell: the files of a former log of the cell
 
 Only the user of the broker has access: the files hold messages and password hashes. If an earlier version, a restored
 archive or a copy left files open to other users, each start corrects it.
@@ -13,6 +18,10 @@ The lock is released when the process ends, in any way; the file stays, since an
 
 The lineage is a random number that all runs keep which know checkpoints (store/checkpoint.py). An older version of
 Leveret overwrites the file with its process id alone, so that the checkpoints of the directory are not used any more.
+In a cell, it follows from the name of the cell (store/replica_checkpoints.py).
+
+Formats: 2 has records and definitions that the first readers of 1 take for damage. Each start brings a directory to the
+newest format before anything is written, so that an older version refuses it instead of dropping messages.
 """
 
 from __future__ import annotations
@@ -28,15 +37,22 @@ from pathlib import Path
 from leveret.errors import StoreError
 from leveret.logs import get_log
 
-FORMAT = 1
+FORMAT = 2
 FORMAT_FILE = "format"
 NEW_FORMAT_FILE = "format.new"
 LOCK_FILE = "lock"
 JOURNAL = "journal"
 META = "meta.db"
 REPLICA = "replica"
+CELL = "cell.json"
+CELLS = "cells"  # the folder of all cells but the first, with --cells
+REMOVED = "removed"  # a file in the folder of a cell that was taken out of service
+NUMBER = "number"  # a file in the folder of the cells: how many there are, if some were added while the broker ran
+COMPLETE_SNAPSHOT, INSTALLED_SNAPSHOT = "snapshot.complete", "snapshot.install"
+# A folder with one of these belongs to a cell.
+OF_CELL = (REPLICA, COMPLETE_SNAPSHOT, INSTALLED_SNAPSHOT)
 # Files in a folder without a format file that are no obstacle: a crash during its creation or a new disk left them.
-HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found"}
+HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found", CELL, f"{CELL}.new"}
 SENTENCE = "leveret data directory, format {}\n"
 PATTERN = re.compile(rb"leveret data directory, format ([0-9]{1,9})\n")
 # No program that the broker starts may inherit the lock.
@@ -45,7 +61,7 @@ PROCESS_SIZE = 20  # bytes of the lock file for the process id; the lineage foll
 LINEAGE = re.compile(rb"[0-9]+\n *([0-9a-f]{32})\n")
 LOCK_SIZE = PROCESS_SIZE + 33
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-REMEDY = "choose another with --data-dir"
+REMEDY = "set data_dir to another one"
 
 log = get_log("store")
 
@@ -101,16 +117,23 @@ class DataDir:
 
     def _prepare(self) -> None:
         _close_to_others(self.path)
-        if (self.path / FORMAT_FILE).exists():
-            found = read_format(self.path)
-            if found > FORMAT:
-                raise StoreError(
-                    f"data directory {self.path} has format {found}, this Leveret reads up to {FORMAT}: "
-                    f"upgrade Leveret or {REMEDY}"
-                )
+        found = read_format(self.path) if (self.path / FORMAT_FILE).exists() else None
+        if found is not None and found > FORMAT:
+            raise StoreError(
+                f"data directory {self.path} has format {found}, this Leveret reads up to {FORMAT}: "
+                f"upgrade Leveret or {REMEDY}"
+            )
         make_folder(self.path / JOURNAL)
-        if not (self.path / FORMAT_FILE).exists():
+        if found != FORMAT:
             _write_format(self.path)
+        if found is not None and found < FORMAT:
+            log.info("data directory upgraded", folder=self.path, before=found, format=FORMAT)
+
+    def begin_lineage(self, lineage: bytes) -> None:
+        """This one from now on: checkpoints of the one before are not used any more."""
+        assert self._handle is not None
+        _write_lineage(self._handle, lineage)
+        self.lineage = lineage
 
     def close(self) -> None:
         """Release the lock, also for forked processes that still have the file open."""
@@ -208,7 +231,10 @@ def _close_to_others(path: Path) -> None:
     closed, problem = 0, None
     for folder, _, names in os.walk(path):
         for each in (folder, *(os.path.join(folder, name) for name in names)):
-            mode = os.lstat(each).st_mode
+            try:
+                mode = os.lstat(each).st_mode
+            except FileNotFoundError:
+                continue  # renamed meanwhile, for example a new note
             if stat.S_ISLNK(mode) or not mode & OTHERS:
                 continue
             try:
@@ -255,22 +281,34 @@ def _locked(path: Path) -> tuple[int, bytes]:
         os.close(handle)
         raise
     lineage = read_lineage(path) or os.urandom(16).hex().encode()
-    with suppress(OSError):  # a full disk is no reason not to start: without it checkpoints are not used
-        os.ftruncate(handle, 0)
-        os.write(handle, (b"%d\n" % os.getpid()).ljust(PROCESS_SIZE) + lineage + b"\n")
+    _write_lineage(handle, lineage)
     return handle, lineage
 
 
+def _write_lineage(handle: int, lineage: bytes) -> None:
+    with suppress(OSError):  # a full disk is no reason not to start: without it checkpoints are not used
+        os.ftruncate(handle, 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, (b"%d\n" % os.getpid()).ljust(PROCESS_SIZE) + lineage + b"\n")
+
+
 def _write_format(path: Path) -> None:
-    """Whole or not at all, whenever the power goes."""
-    handle = os.open(path / NEW_FORMAT_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FLAGS, 0o600)
+    replace_file(path, FORMAT_FILE, SENTENCE.format(FORMAT).encode())
+
+
+def replace_file(folder: Path, name: str, data: bytes) -> None:
+    """Whole or not at all, whenever the power goes or the disk is full; for the owner only."""
+    new = folder / f"{name}.new"
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FLAGS, 0o600)
     try:
-        os.write(handle, SENTENCE.format(FORMAT).encode())
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
         os.fsync(handle)
     finally:
         os.close(handle)
-    os.replace(path / NEW_FORMAT_FILE, path / FORMAT_FILE)
-    sync_folder(path)
+    os.replace(new, folder / name)
+    sync_folder(folder)
 
 
 def sync_folder(path: Path) -> None:
@@ -281,3 +319,55 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def cell_folder(folder: Path, cell: str) -> Path:
+    """The data directory of another cell than the first, in that of the first."""
+    return folder / CELLS / cell
+
+
+def highest_cell(folder: Path) -> int:
+    """The number of the last cell that has data in the directory, and was not removed."""
+    present = [each.name for each in (folder / CELLS).glob("c*") if each.name[1:].isdecimal()]
+    return max([int(name[1:]) for name in present if not is_removed(folder, name)], default=1)
+
+
+def refuse_fewer_cells(folder: Path, number: int) -> None:
+    """StoreError if the directory has the data of more cells than are started: their queues could not be reached."""
+    if (highest := highest_cell(folder)) > number:
+        raise StoreError(
+            f"the data directory {folder} has the data of {highest} cells: start it with --cells {highest}. To use "
+            f"fewer, take cell c{highest} out of service first: leveret cells remove c{highest}"
+        )
+
+
+def kept_cells(folder: Path) -> int:
+    """How many cells there are, if cells were added while the broker ran; otherwise 0."""
+    path = folder / CELLS / NUMBER
+    try:
+        return int(path.read_text("ascii"))
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as problem:
+        raise StoreError(f"cannot read the number of cells in {path} ({problem}): write it there") from problem
+
+
+def keep_cells(folder: Path, number: int) -> None:
+    make_folder(folder / CELLS)
+    replace_file(folder / CELLS, NUMBER, b"%d\n" % number)
+
+
+def is_removed(folder: Path, cell: str) -> bool:
+    """Whether the cell was taken out of service: its queues are in other cells."""
+    return (cell_folder(folder, cell) / REMOVED).exists()
+
+
+def mark_removed(folder: Path, cell: str) -> None:
+    replace_file(cell_folder(folder, cell), REMOVED, b"its queues are in other cells\n")
+    if kept_cells(folder) > (highest := highest_cell(folder)):
+        keep_cells(folder, highest)
+
+
+def unmark_removed(folder: Path, cell: str) -> None:
+    (cell_folder(folder, cell) / REMOVED).unlink(missing_ok=True)
+    sync_folder(cell_folder(folder, cell))

@@ -71,7 +71,7 @@ ERRNOS: dict[type[apsw.Error], int] = {
     apsw.BusyError: errno.EBUSY,
     apsw.LockedError: errno.EBUSY,
 }
-RESTORE = "restore a backup, or choose another data directory with --data-dir"
+RESTORE = "restore a backup, or set data_dir to another directory"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -69,3 +69,6 @@ class ReadableDisk(Protocol):
 
 class Disk(WritableDisk, ReadableDisk, Protocol):
     """Both."""
+
+    def rename(self, path: str, new: str) -> None:
+        """In one step: a process that is killed leaves one of the names. A file of the new name is replaced."""

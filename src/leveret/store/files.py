@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 
 from leveret.store.disk import lacks_files
 
 SPARE = 8  # descriptors: a segment and its folder, a stream's, a file that is read, and as many again
+PIECE = 1 << 20  # bytes that are copied at a time
 MOST_BUFFERS = 1024  # IOV_MAX on all known systems
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 EDIT = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -31,6 +32,13 @@ def _platform_sync() -> object:
     if hasattr(fcntl, "F_FULLFSYNC"):
         return _full_sync
     return getattr(os, "fdatasync", os.fsync)
+
+
+def read_pieces(path: Path) -> Iterator[bytes]:
+    """All of a file outside of the data directory."""
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece
 
 
 class SpareFiles:
@@ -66,12 +74,20 @@ class SpareFiles:
 
 
 class Files:
-    """A folder of the file system."""
+    """A folder of the file system.
 
-    def __init__(self, root: Path, spare: SpareFiles | None = None) -> None:
+    ``reads``, ``read_bytes`` and ``read_seconds`` are statistics. Several threads read: CPython switches threads at
+    calls and jumps only, so no increment is lost. ``work_time``: seconds, to measure how long reads take.
+    """
+
+    def __init__(
+        self, root: Path, spare: SpareFiles | None = None, work_time: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self._root = root
         self._sync = _platform_sync()
         self._spare = spare or SpareFiles()
+        self._work_time = work_time
+        self.reads, self.read_bytes, self.read_seconds = 0, 0, 0.0
 
     def _open(self, path: Path, flags: int, mode: int = 0o777) -> int:
         """With a spare descriptor if there is no other; another thread may take it first."""
@@ -147,6 +163,9 @@ class Files:
         finally:
             os.close(handle)
 
+    def rename(self, path: str, new: str) -> None:
+        os.replace(self._root / path, self._root / new)
+
     def remove(self, path: str) -> None:
         full = self._root / path
         try:
@@ -161,6 +180,7 @@ class Files:
                 raise
 
     def read(self, path: str, offset: int, size: int) -> bytes:
+        begun = self._work_time()
         handle = self._open(self._root / path, READ)
         try:
             os.lseek(handle, offset, os.SEEK_SET)
@@ -168,9 +188,14 @@ class Files:
             while size > 0 and (part := os.read(handle, min(size, 1 << 30))):
                 parts.append(part)
                 size -= len(part)
-            return parts[0] if len(parts) == 1 else b"".join(parts)
         finally:
             os.close(handle)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        number, seconds = len(data), self._work_time() - begun
+        self.reads += 1
+        self.read_bytes += number
+        self.read_seconds += seconds
+        return data
 
     def size(self, path: str) -> int:
         return (self._root / path).stat().st_size

@@ -95,7 +95,7 @@ class Contents:
                     break
                 batch = fetch(self._disk, queue, lane, [(False, run) for run in runs], 0.0)
                 if batch.lost:
-                    where = f"segment {batch.lost[0].segment} at {batch.lost[0].offset}"
+                    where = f"segment {batch.lost[0].run.segment} at {batch.lost[0].run.offset}"
                     raise StoreError(f"{where} changed while it was read: is a broker running? run the command again")
                 for number, message, time in batch.loaded:
                     again = number < found.redelivered_below if self.recovered.clean else None

@@ -11,7 +11,8 @@ are only noted. ``flush``, at the end of the tick, does the work once for all of
 
 The writer takes all batches that wait, writes and syncs them at once, and reports it; then the receipts are granted. So
 one sync serves everything that arrived while the previous one ran. Settles alone are lazy: they go with the next batch,
-or after a while by themselves (``submit_later``). Large contents are drafted only when the writer is free to take them:
+or after a while by themselves (``submit_later``). Large contents are drafted only when the writer is free to take them,
+and messages of queues with quick consumers, or for whose receipts nothing waits, a moment later (store/ack_wait.py):
 what a consumer settles until then is never written.
 
 For every lane of every queue an index (store/run_index.py) shows where each live message is. Reclaim and paging use it;
@@ -28,15 +29,18 @@ from contextlib import contextmanager
 from leveret.clock import Clock
 from leveret.errors import ResourceFault
 from leveret.message import Message
+from leveret.store.ack_wait import MOST_WAITING, AckWait
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.batch_queue import BatchQueue, BatchWriter
 from leveret.store.definitions import Change
 from leveret.store.disk import is_shortage
 from leveret.store.drafts import draft_append, draft_returns, draft_settles, draft_unit, in_runs
+from leveret.store.journal_streams import JournalStreams
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, LogListener, NoListener, Placement
 from leveret.store.records import STOP, Entry
 from leveret.store.segments import Segments
+from leveret.store.stream_log import StreamLog
 
 MOST_ENTRIES = 65536  # that may wait for the next batch
 LARGE = 16 << 10  # bytes of content that are worth not writing
@@ -51,6 +55,8 @@ class Journal:
         self.layout = Layout(segments)
         self.lanes = self.layout.lanes
         self.batches = BatchQueue(self.layout, always_sync)
+        self.streams: StreamLog = JournalStreams(self)
+        self.ack_wait = AckWait(self.lanes)
         self.failure: str | None = None
         self.is_stopped = False
         self.granted = GRANTED
@@ -65,6 +71,7 @@ class Journal:
         self._unit: Unit | None = None
         self._is_urgent = False
         self._is_waiting = False  # submit_later() was called
+        self._publish_time = 0.0  # of the records that are drafted next; 0: when they are drafted
 
     def start(self, writer: BatchWriter) -> None:
         self.batches.writer = writer
@@ -86,6 +93,8 @@ class Journal:
         for queue, lane, sequence, number, _ in placements:
             log = self.lanes.get(queue << 8 | lane) or self.layout.lane(queue, lane)
             log.open.append((sequence, sequence + number, append))
+            if log.quick <= 0:
+                self.ack_wait.has_slow = True
         return receipt
 
     def settle(self, queue: int, lane: int, sequence: int, number: int) -> None:
@@ -103,6 +112,7 @@ class Journal:
 
     def forget(self, queue: int) -> None:
         self.layout.forget(queue)
+        self.streams.forget(queue)
 
     def record(self, change: Change) -> int:
         self.refuse_if_failed()
@@ -110,6 +120,11 @@ class Journal:
         self._is_urgent = True
         self.issued += 1
         return self.issued
+
+    def publish_time(self) -> float:
+        """The wall time in the records of what is appended now."""
+        self._publish_time = self._publish_time or self.clock.wall()
+        return self._publish_time
 
     def promise(self) -> int:
         self._is_urgent = self.batches.next.sync = True
@@ -128,6 +143,7 @@ class Journal:
             self._unit = None
             if unit.appends or unit.settles or unit.returns:
                 self._pending.append(unit)
+                self.ack_wait.is_pressed = True
                 self.issued += 1
 
     @property
@@ -164,9 +180,46 @@ class Journal:
                 self.listener.granted_early(early)
 
     def _is_better_later(self) -> bool:
-        """Large contents, and the writer is busy anyway: they may be settled before it can take them."""
-        first = self._pending[0] if self._pending and self.batches.in_flight else None
-        return isinstance(first, Append) and len(first.messages[0][0]) >= self.large
+        """Large contents, and the writer is busy anyway: they may be settled before it can take them. Or contents that
+        are settled soon, as it seems, or that nothing waits for."""
+        if not self._pending:
+            return False
+        first = self._pending[0] if self.batches.in_flight else None
+        return (isinstance(first, Append) and len(first.messages[0][0]) >= self.large) or self._awaits_acks()
+
+    def _awaits_acks(self) -> bool:
+        wait, writer = self.ack_wait, self.batches.writer
+        if wait.is_pressed or self._is_urgent or writer is None or self.batches.held is not None:
+            return False
+        if wait.has_slow and self.listener.is_awaiting:
+            return False
+        if len(self._pending) > MOST_WAITING or len(self._counted) > MOST_WAITING:
+            return False
+        if not wait.is_timed:
+            wait.begin(self.issued)
+            writer.wait_for_acks()
+        return True
+
+    def acks_awaited(self) -> None:
+        """A while has passed since the first append began to wait for its acks."""
+        if self.is_stopped or self.failure is not None:
+            return
+        self._count_settled()
+        if self.batches.writer is not None and not self.listener.is_awaiting and self.ack_wait.is_patient():
+            self.batches.writer.wait_for_acks()
+            return
+        if self.ack_wait.was_in_vain(self._pending):
+            self.hand_over()
+            return
+        self._pending = self.ack_wait.unsettled(self._pending)
+        if not self._pending:
+            self.flush(may_wait=False)
+            return
+        first = self._pending[0]
+        if isinstance(first, Append):
+            self._drafted = first.receipt - 1  # all before it is in batches, or was settled
+            self._grant_idle()
+        self.flush()
 
     def _flush(self) -> None:
         if self._pending:
@@ -194,8 +247,10 @@ class Journal:
 
     def _draft_pending(self) -> None:
         pending, self._pending = self._pending, []
+        self.ack_wait.is_pressed = self.ack_wait.has_slow = False
         batches, batch = self.batches, self.batches.next
-        time, ahead = self.clock.wall(), self.clock.wall_ahead()
+        time, ahead = self._publish_time or self.clock.wall(), self.clock.wall_ahead()
+        self._publish_time = 0.0
         for append in in_runs(pending):
             self._is_urgent = True
             if not isinstance(append, Unit):
@@ -243,7 +298,7 @@ class Journal:
         self._grant(batch.receipt)
         self._grant_idle()
         self.batches.call_when_written()
-        if self.segments.has_dead() or self._pending:
+        if self.segments.has_dead() or (self._pending and not self._awaits_acks()):
             self.hand_over()
 
     def _grant(self, receipt: int) -> None:

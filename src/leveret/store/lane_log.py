@@ -10,6 +10,7 @@ from leveret.store.deadline_columns import DeadlineColumns
 from leveret.store.run_block import Block
 from leveret.store.run_index import RunIndex
 
+MOST_QUICK = 8
 Tries = dict[int, tuple[int, int]]  # by sequence: delivery count, and the segment with its record
 
 
@@ -31,11 +32,23 @@ class FrozenLane(NamedTuple):
 
 
 class LaneLog:
-    __slots__ = ("deadlines", "epoch", "frozen", "index", "open", "redelivered_below", "synced", "tail", "tries")
+    __slots__ = (
+        "deadlines",
+        "epoch",
+        "frozen",
+        "index",
+        "open",
+        "quick",
+        "redelivered_below",
+        "synced",
+        "tail",
+        "tries",
+    )
 
     def __init__(self, epoch: int = 0) -> None:
         self.index = RunIndex()
         self.open: deque[tuple[int, int, Append]] = deque()  # (first, stop, append) whose receipt is not granted yet
+        self.quick = 0  # above 0: its messages are settled so soon that appends wait for it (store/ack_wait.py)
         self.synced = 0  # every message below this sequence is on disk, if it ever goes there
         self.tail = 1  # above every sequence that a record names
         self.tries: Tries = {}  # of live messages that were requeued

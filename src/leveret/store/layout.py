@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from leveret.store.batch import Batch, Draft, Group, Noted, Settled
-from leveret.store.lane_log import LaneLog, lane_key
+from leveret.store.lane_log import MOST_QUICK, LaneLog, lane_key
 from leveret.store.log import Placement
 from leveret.store.records import (
     END_OF_GROUP,
@@ -111,10 +111,10 @@ class Layout:
         log = self._changing(lane_key(queue, lane))
         if log is None:
             return
+        if not tries:
+            log.redelivered_below = max(log.redelivered_below, log.index.live_stop(sequence, number))
+            return
         for run in log.index.live(sequence, number):
-            if not tries:
-                log.redelivered_below = max(log.redelivered_below, run.sequence + run.number)
-                continue
             for key in range(run.sequence, run.sequence + run.number):
                 batch.noted.append(Noted(lane_key(queue, lane), key, segment.id, log.tries.get(key)))
                 log.tries[key] = (tries, segment.id)
@@ -228,7 +228,8 @@ class Layout:
         for key, ranges in by_lane.items():
             ranges.sort()
             at = 0
-            for start, stop, append in self.lanes[key].open:
+            lane_log = self.lanes[key]
+            for start, stop, append in lane_log.open:
                 while at < len(ranges) and ranges[at][1] <= start:
                     at += 1
                 if at == len(ranges):
@@ -239,6 +240,8 @@ class Layout:
                     append.left -= min(stop, end) - max(start, sequence)
                     if not append.left:
                         early.add(append.receipt)
+                        if lane_log.quick < MOST_QUICK:
+                            lane_log.quick += 1
         return early
 
     def take_settled(self, settles: list[Settled]) -> list[Entry]:

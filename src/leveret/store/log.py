@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from leveret.message import Message
 from leveret.store.definitions import Change
+from leveret.store.stream_log import StreamLog
 
 GRANTED = 0
 
@@ -44,6 +45,10 @@ class LogListener(Protocol):
     def lost(self) -> None:
         """Everything that is not granted yet never will be."""
 
+    @property
+    def is_awaiting(self) -> bool:
+        """Whether something waits for a receipt. If not, it can be granted a moment later."""
+
 
 class NoListener:
     def granted(self, receipt: int) -> None:
@@ -55,10 +60,15 @@ class NoListener:
     def lost(self) -> None:
         pass
 
+    @property
+    def is_awaiting(self) -> bool:
+        return True
+
 
 class Log(Protocol):
     issued: int
     listener: LogListener
+    streams: StreamLog
 
     def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
         """Write each message once, with its places in all queues. After a crash: all places or, ungranted, none.

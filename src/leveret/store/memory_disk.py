@@ -47,6 +47,10 @@ class MemoryDisk:
         """A folder is there as long as it has files."""
         self._files.pop(path, None)
 
+    def rename(self, path: str, new: str) -> None:
+        self._files[new] = self._file(path)
+        del self._files[path]
+
     def read(self, path: str, offset: int, size: int) -> bytes:
         return bytes(self._file(path)[offset : offset + size])
 

@@ -8,12 +8,14 @@ from contextlib import AbstractContextManager, nullcontext
 from leveret.message import Message
 from leveret.store.definitions import Change
 from leveret.store.log import GRANTED, LogListener, NoListener, Placement
+from leveret.store.stream_log import StreamLog
 
 
 class MemoryLog:
     def __init__(self) -> None:
         self.issued = GRANTED
         self.listener: LogListener = NoListener()
+        self.streams = StreamLog()
 
     def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
         return GRANTED

@@ -8,6 +8,7 @@ read and checked in a worker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from errno import EIO, ENOENT
 from typing import NamedTuple, Protocol, TypeVar
 
 from leveret.logs import get_log
@@ -22,7 +23,10 @@ from leveret.store.spill import InWorker, Spill, SpillIndex, cut
 from leveret.store.writer import segment_path
 
 READ_AHEAD = 1 << 20
+GAP = 64 << 10  # bytes between two runs that are read at once: of a queue among thousands, each run lies alone
+RECORD_SLACK = 4 << 10  # bytes of a record besides content, at a guess
 ATTEMPTS = 3  # to read a message, before waiting
+GONE = (EIO, ENOENT)  # errors that do not pass
 
 T = TypeVar("T")
 Read = Callable[[int, int, int], bytes]  # segment, offset, size
@@ -117,6 +121,7 @@ class DiskPages:
         self._disk = disk
         self._in_worker = in_worker
         self.listener: SpillListener | None = None
+        self.on_damage: Callable[[str], None] | None = None  # of the journal, if other nodes have it too
         self._spill = Spill(disk, in_worker, self._spill_refused)
         self._failed: list[Callable[[], None]] = []
         self._log = get_log("store")
@@ -204,24 +209,40 @@ class DiskPages:
         def got(result: object) -> None:
             if isinstance(result, tuple):
                 found, lost = result
-                for run in lost:
-                    self._journal.settle(span.queue, span.lane, run.sequence, run.number)
-                    self._spill.drop(span.queue, span.lane, run.sequence, run.number)
-                done(found)
+                if not self._may_be_elsewhere(lost):
+                    self._give_up(span, lost)
+                    done(found)
             elif self._pieces(span) != pieces:  # reclaimed meanwhile: it has another place now
                 self._load(span, shape, done, attempt)
             elif attempt < ATTEMPTS:
                 self._load(span, shape, done, attempt + 1)
+            elif self.on_damage is not None and isinstance(result, OSError) and result.errno in GONE:
+                self.on_damage(f"its journal cannot be read: {result}")
             else:
                 self._log.error("messages cannot be read, will retry", queue=span.queue, reason=str(result))
                 self._failed.append(lambda: self._load(span, shape, done, attempt))
 
-        def job() -> tuple[list[T], list[Run]]:
-            lost: list[Run] = []
+        def job() -> tuple[list[T], list[Lost]]:
+            lost: list[Lost] = []
             return shape(_read(readers, span.queue, span.lane, pieces, lost)), lost
 
         readers = (_reader(self._disk), self._spill.read)
         self._in_worker(job, got)
+
+    def _may_be_elsewhere(self, lost: list[Lost]) -> bool:
+        """Whether other nodes have what is damaged here: then it is not given up, and one of them has to lead."""
+        first = next((each for each in lost if not each.is_spilled), None)
+        if self.on_damage is None or first is None:
+            return False
+        self.on_damage(f"segment {first.run.segment} of its journal is damaged at {first.run.offset} ({first.reason})")
+        return True
+
+    def _give_up(self, span: _Span, lost: list[Lost]) -> None:
+        for run, _, reason in lost:
+            facts = {"segment": run.segment, "offset": run.offset, "messages": run.number, "reason": reason}
+            self._log.error("message on disk is damaged and lost", queue=span.queue, **facts)
+            self._journal.settle(span.queue, span.lane, run.sequence, run.number)
+            self._spill.drop(span.queue, span.lane, run.sequence, run.number)
 
     def _pieces(self, span: _Span) -> Pieces:
         """The runs to read, in order; no index may reach beyond where another was cut."""
@@ -280,14 +301,22 @@ class _Read(NamedTuple):
 Shape = Callable[[Iterator[_Read]], list[T]]
 
 
+class Lost(NamedTuple):
+    """Damaged messages."""
+
+    run: Run
+    is_spilled: bool
+    reason: str
+
+
 class Fetched(NamedTuple):
     loaded: list[Loaded]
-    lost: list[Run]  # damaged
+    lost: list[Lost]
 
 
 def fetch(disk: ReadableDisk, queue: int, lane: int, pieces: Pieces, wall_ahead: float) -> Fetched:
     """Read messages out of the journal alone, checked."""
-    read, lost = _reader(disk), list[Run]()
+    read, lost = _reader(disk), list[Lost]()
     found = [each for one in _read((read, read), queue, lane, pieces, lost) for each in one.messages(wall_ahead)]
     return Fetched(found, lost)
 
@@ -296,12 +325,14 @@ def _reader(disk: ReadableDisk) -> Read:
     return lambda segment, offset, size: disk.read(segment_path(segment), offset, size)
 
 
-def _read(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, lost: list[Run]) -> Iterator[_Read]:
+def _read(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, lost: list[Lost]) -> Iterator[_Read]:
     """Out of the journal and the spill. Runs that lie next to each other are read at once."""
     windows = [_Window(read) for read in readers]
-    for is_spilled, run in pieces:
+    for at, (is_spilled, run) in enumerate(pieces):
         window = windows[is_spilled]
         try:
+            if not window.has(run.segment, run.offset):
+                window.move(run.segment, run.offset, _reach(pieces, at))
             data, published = window.published(run.segment, run.offset)
             place = next(
                 place
@@ -309,12 +340,23 @@ def _read(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, los
                 if (place.queue, place.lane, place.sequence + run.skip) == (queue, lane, run.sequence)
             )
         except (Damage, StopIteration) as problem:
-            get_log("store").error(
-                "message on disk is damaged and lost", segment=run.segment, offset=run.offset, reason=str(problem)
-            )
-            lost.append(run)
+            lost.append(Lost(run, is_spilled, str(problem) or "another queue's message is there"))
             continue
         yield _Read(run, published.members(place)[run.skip : run.skip + run.number], published, data)
+
+
+def _reach(pieces: Pieces, at: int) -> int:
+    """Bytes to read at once for the run ``at`` and those close behind it."""
+    is_spilled, first = pieces[at]
+    end = first.offset + first.size + RECORD_SLACK
+    for place in range(at + 1, len(pieces)):
+        is_elsewhere, run = pieces[place][0] is not is_spilled, pieces[place][1]
+        if is_elsewhere or run.segment != first.segment or not first.offset <= run.offset <= end + GAP:
+            break
+        end = max(end, run.offset + run.size + RECORD_SLACK)
+        if end - first.offset >= READ_AHEAD:
+            break
+    return min(end - first.offset, READ_AHEAD)
 
 
 class _Window:
@@ -327,22 +369,24 @@ class _Window:
         self._last: tuple[int, int, Published] | None = None  # many runs may lie in one record
         self.base = 0  # the offset of data[0] in the file
 
+    def has(self, segment: int, offset: int) -> bool:
+        """Whether all of the record there was read."""
+        return segment == self._segment and self._holds(offset)
+
+    def move(self, segment: int, offset: int, size: int) -> None:
+        """Read so much from ``offset`` on, and the whole record there at least."""
+        self._segment, self.base, self._last = segment, offset, None
+        self._data = self._read(segment, offset, size)
+        if len(self._data) >= HEAD_SIZE and not self._holds(offset):
+            self._data = self._read(segment, offset, record_size(self._data, 0))
+
     def published(self, segment: int, offset: int) -> tuple[bytes, Published]:
         """The record at ``offset`` of the file, checked, and the data that it lies in."""
         if self._last is None or self._last[:2] != (segment, offset):
             self._last = None
-            data, at = self._record(segment, offset)
-            self._last = (segment, offset, read_publish(data, read_record(data, at, segment, self.base)))
+            record = read_record(self._data, offset - self.base, segment, self.base)
+            self._last = (segment, offset, read_publish(self._data, record))
         return self._data, self._last[2]
-
-    def _record(self, segment: int, offset: int) -> tuple[bytes, int]:
-        """The data, and where in it the record begins; all of the record is in the data."""
-        if segment != self._segment or not self._holds(offset):
-            self._segment, self.base = segment, offset
-            self._data = self._read(segment, offset, READ_AHEAD)
-            if len(self._data) >= HEAD_SIZE and not self._holds(offset):
-                self._data = self._read(segment, offset, record_size(self._data, 0))
-        return self._data, offset - self.base
 
     def _holds(self, offset: int) -> bool:
         at = offset - self.base

@@ -111,11 +111,11 @@ class Reclaim:
         self._finish(id_)
 
     def _living(self, published: Published, data: bytes, segment: int, at: int) -> list[Draft]:
-        """Copies of what some queue still holds; messages that live in the same places, next to each other, share one.
+        """Copies of what some queue still holds; messages that are in the same places, next to each other, share one.
 
         A place names consecutive sequences only, hence the cutting.
         """
-        homes: dict[int, list[tuple[Placement, int]]] = {}  # by message: the places it lives in, with its sequence
+        homes: dict[int, list[tuple[Placement, int]]] = {}  # by message: the places it is in, with its sequence
         for place in published.places:
             log = self._journal.lanes.get(lane_key(place.queue, place.lane))
             runs = [] if log is None else log.index.live(place.sequence, place.number)

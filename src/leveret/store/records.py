@@ -328,14 +328,21 @@ def read_publish(data: bytes, record: Record) -> Published:
         raise Damage(f"a publish that cannot be read: {problem}") from problem
 
 
+def read_places(data: bytes, record: Record) -> list[Placement]:
+    number, _ = PUBLISH_HEAD.unpack_from(data, record.body)
+    places = []
+    for n in range(number):
+        queue, lane, highest, sequence, count = PLACE.unpack_from(
+            data, record.body + PUBLISH_HEAD.size + n * PLACE.size
+        )
+        places.append(Placement(queue, lane, sequence, count, highest))
+    return places
+
+
 def _read_publish(data: bytes, record: Record) -> Published:
     number, time = PUBLISH_HEAD.unpack_from(data, record.body)
-    at = record.body + PUBLISH_HEAD.size
-    places = []
-    for _ in range(number):
-        queue, lane, highest, sequence, count = PLACE.unpack_from(data, at)
-        places.append(Placement(queue, lane, sequence, count, highest))
-        at += PLACE.size
+    places = read_places(data, record)
+    at = record.body + PUBLISH_HEAD.size + number * PLACE.size
     first, at = _read_pair(data, at)
     addresses = [first]
     shape, count = SHAPE.unpack_from(data, at)

@@ -43,18 +43,17 @@ class RecoveredLane:
             self.tail, self.redelivered_below, self.index, self.tries, self.deadlines = base
         self.covered = self.tail  # the checkpoint has all messages below this
 
-    def settle(self, segments: Segments, *, lost_segments: bool = False) -> None:
-        """Build the index of what is live. ``lost_segments``: some that the checkpoint names are gone. Damage if the
-        checkpoint does not fit."""
-        has_changed = bool(self.runs or self.settled or self.returns or lost_segments)
+    def settle(self, segments: Segments, lost: frozenset[int] = frozenset()) -> None:
+        """Build the index of what is live. ``lost``: segments that the checkpoint names and that are gone. Damage if
+        the checkpoint does not fit."""
+        has_changed = bool(self.runs or self.settled or self.returns or lost)
         self.settled.sort()
         self.runs.sort(key=lambda run: (run.sequence, run.segment, run.offset))
         if self.covered > 1 and has_changed:
             self._settle_covered(segments)
         self._settle_runs(segments)
-        if lost_segments:
-            for run in self.index.missing(segments):
-                self.index.take(run.sequence, run.number)
+        for run in self.index.runs_in(lost):
+            self.index.take(run.sequence, run.number)
         if has_changed:
             self._resolve_returns(segments)
             if self.deadlines:
@@ -122,12 +121,13 @@ class RecoveredLane:
             key: known for key, known in self.tries.items() if known[1] in segments and self.index.live(key, 1)
         }
         for (_, _, sequence, number, tries), segment in self.returns:
+            self.redelivered_below = max(self.redelivered_below, self.index.live_stop(sequence, number))
+            if not tries:
+                continue  # delivered once, in a run without a clean shutdown; perhaps all of a long backlog
             for piece in self.index.live(sequence, number):
-                if tries:  # else it was delivered once, in a run without a clean shutdown
-                    for key in range(piece.sequence, piece.sequence + piece.number):
-                        known = self.tries.get(key, (0, 0))
-                        self.tries[key] = max((tries, segment), known, key=lambda each: (each[0] & MOST_TRIES, *each))
-                self.redelivered_below = max(self.redelivered_below, piece.sequence + piece.number)
+                for key in range(piece.sequence, piece.sequence + piece.number):
+                    known = self.tries.get(key, (0, 0))
+                    self.tries[key] = max((tries, segment), known, key=lambda each: (each[0] & MOST_TRIES, *each))
 
     def _owe_all(self, run: Run, stop: int) -> None:
         """A copy of what another segment holds: whatever is settled of it up to ``stop`` needs a settle of its own."""

@@ -23,6 +23,7 @@ from collections.abc import Callable, Container
 from errno import EIO
 from typing import NamedTuple
 
+from leveret.errors import DamagedJournal
 from leveret.logs import get_log
 from leveret.message import NEVER
 from leveret.store.checkpoint import NO_LINEAGE, Checkpoint, checkpoint_path, load_newest, remove_checkpoints
@@ -40,14 +41,13 @@ from leveret.store.records import (
     Entry,
     Published,
     Record,
-    place_in_group,
     read_entries,
     read_publish,
     read_segment_head,
 )
 from leveret.store.recovered_lane import RecoveredLane
 from leveret.store.run_block import Run
-from leveret.store.scan import scan
+from leveret.store.scan import is_whole_group, scan
 from leveret.store.segments import Segment, Segments
 from leveret.store.writer import FOLDER, segment_path
 
@@ -86,8 +86,8 @@ class Recovered:
             found = self.lanes[key] = RecoveredLane(queue, lane)
         return found
 
-    def begin(self, checkpoint: Checkpoint, ids: list[int], queues: Container[int]) -> bool:
-        """With the state of the checkpoint; whether segments that it names are gone with what was live in them."""
+    def begin(self, checkpoint: Checkpoint, ids: list[int], queues: Container[int]) -> frozenset[int]:
+        """With the state of the checkpoint; returns the segments that are gone with what was live in them."""
         self.checkpoint = self.next_segment = checkpoint.following
         self.next_number, self.highest_queue = checkpoint.next_number, checkpoint.highest_queue
         self.clean = checkpoint.is_clean
@@ -104,7 +104,8 @@ class Recovered:
             for id_, (number, size) in lane.live.totals().items():  # its queue was deleted
                 if id_ in there:
                     self.segments[id_].lose(number, size)
-        return any(segment.live for segment in checkpoint.segments.values() if segment.id not in there)
+        named = checkpoint.segments.values()
+        return frozenset(segment.id for segment in named if segment.live and segment.id not in there)
 
 
 Progress = Callable[[int, int], None]  # segments read, of
@@ -118,11 +119,15 @@ def recover(
     progress: Progress = lambda done, of: None,
     repair: bool = True,
     lineage: bytes | None = NO_LINEAGE,
+    loaded: Checkpoint | None = None,
+    is_member: bool = False,
 ) -> Recovered:
     """Read the journal. ``repair``: truncate an incomplete write and quarantine damage; else nothing is changed.
-    ``lineage``: of checkpoints that may be used; None for a full scan."""
+    ``lineage``: of checkpoints that may be used; None for a full scan. ``loaded``: one of these. ``is_member``: of a
+    cell, whose log has written every byte, so that none may be missing: damage raises DamagedJournal, and nothing is
+    changed."""
     ids = sorted(_segment_ids(disk))
-    checkpoint = None if lineage is None else load_newest(disk, ids, lineage)
+    checkpoint = None if lineage is None else load_newest(disk, ids, lineage, loaded)
     try:
         found = _read(disk, queues, full_size, progress, ids, checkpoint)
     except Damage as problem:
@@ -132,6 +137,12 @@ def recover(
             "checkpoint does not match the journal, reading all of it", path=path, reason=str(problem)
         )
         found = _read(disk, queues, full_size, progress, ids, None)
+    if is_member and found.damages:
+        segment, offset, size, reason, _ = found.damages[0]
+        raise DamagedJournal(
+            f"{len(found.damages)} part(s) of its journal are damaged, the first in segment {segment}: {size} bytes at "
+            f"{offset} ({reason})"
+        )
     _report(found.damages)
     if repair:
         remove_checkpoints(disk, found.checkpoint)
@@ -148,7 +159,7 @@ def _read(
     checkpoint: Checkpoint | None,
 ) -> Recovered:
     found = Recovered(full_size)
-    lost = checkpoint is not None and found.begin(checkpoint, ids, queues)
+    lost = frozenset[int]() if checkpoint is None else found.begin(checkpoint, ids, queues)
     behind = [id_ for id_ in ids if checkpoint is None or id_ >= checkpoint.following]
     for place, id_ in enumerate(behind):
         progress(place, len(behind))
@@ -157,7 +168,7 @@ def _read(
     if behind:
         found.next_segment = behind[-1] + 1
     for lane in found.lanes.values():
-        lane.settle(found.segments, lost_segments=lost)
+        lane.settle(found.segments, lost)
     return found
 
 
@@ -226,10 +237,7 @@ class _Reading:
 
     def _take_group(self) -> None:
         group, self._group = self._group, []
-        is_whole = group[-1].ends_group and [record.place for record in group] == [
-            place_in_group(n) for n in range(len(group))
-        ]
-        if not is_whole and self._is_last:
+        if self._is_last and not is_whole_group(group):
             size = group[-1].end - group[0].at  # incomplete after a crash: of a group, all or nothing
             self._damaged(group[0].at, size, "a group of which a part is missing", False)
             self._found.torn += [(self._segment.id, record.at) for record in group]

@@ -14,17 +14,18 @@ import msgspec
 
 from leveret.errors import StoreError
 from leveret.store.data_dir import REPLICA as NAME
-from leveret.store.data_dir import sync_folder
+from leveret.store.data_dir import replace_file, sync_folder
 from leveret.store.writer import segment_path
 
-NEW_NAME = f"{NAME}.new"
 VERSION = 1
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class ReplicaNote(NamedTuple):
     """All batches of the cell's log up to ``batch`` are in the data directory, whose journal then ends at ``offset`` of
-    ``segment``. ``sequence`` is the last record of the log that was read, in leader epoch ``epoch``."""
+    ``segment``. ``sequence`` is the last record of the log that was read, in leader epoch ``epoch``. ``log``: the id of
+    the log; notes of earlier versions have none. ``is_base``: this directory is what the log begins with, and no record
+    was read yet."""
 
     cell: str
     sequence: int = 0
@@ -32,18 +33,18 @@ class ReplicaNote(NamedTuple):
     batch: int = 0
     segment: int = 0
     offset: int = 0
+    log: str = ""
+    is_base: bool = False
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the directory has nothing of any log yet."""
+        return not (self.log or self.sequence or self.is_base)
 
 
 def write_note(folder: Path, note: ReplicaNote) -> None:
     """Whole or not at all, whenever the power goes."""
-    handle = os.open(folder / NEW_NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FLAGS, 0o600)
-    try:
-        os.write(handle, msgspec.json.encode({"version": VERSION, **note._asdict()}) + b"\n")
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    os.replace(folder / NEW_NAME, folder / NAME)
-    sync_folder(folder)
+    replace_file(folder, NAME, msgspec.json.encode({"version": VERSION, **note._asdict()}) + b"\n")
 
 
 def keep_note(folder: Path, note: ReplicaNote) -> None:
@@ -67,7 +68,7 @@ def read_note(folder: Path) -> ReplicaNote | None:
     except FileNotFoundError:
         return None
     try:
-        fields = msgspec.json.decode(data, type=dict[str, int | str])
+        fields = msgspec.json.decode(data, type=dict[str, bool | int | str])
         version = fields.pop("version")
         if version == VERSION:
             return msgspec.convert(fields, _Note).note()
@@ -85,6 +86,14 @@ class _Note(msgspec.Struct, forbid_unknown_fields=True):
     batch: int
     segment: int
     offset: int
+    log: str = ""
+    is_base: bool = False
 
     def note(self) -> ReplicaNote:
-        return ReplicaNote(self.cell, self.sequence, self.epoch, self.batch, self.segment, self.offset)
+        return ReplicaNote(**msgspec.structs.asdict(self))
+
+
+def remove_note(folder: Path) -> None:
+    """The directory belongs to no cell any more."""
+    (folder / NAME).unlink(missing_ok=True)
+    sync_folder(folder)

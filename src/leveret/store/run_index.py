@@ -25,7 +25,7 @@ Rules of this file:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 from leveret.store.run_block import OFFSET_BITS, OFFSETS, Block, Run
 
@@ -95,13 +95,13 @@ class RunIndex:
                 found[segment] = (before[0] + number, before[1] + size)
         return found
 
-    def missing(self, segments: Container[int]) -> list[Run]:
-        """Runs that lie in none of these segments."""
+    def runs_in(self, segments: frozenset[int]) -> list[Run]:
+        """Runs that lie in one of these segments. Most blocks have none, and no objects are made of their runs."""
         found: list[Run] = []
-        for block in self._blocks:
-            if not all(id_ in segments for id_ in {place >> OFFSET_BITS for place in block.places[block.start :]}):
+        for block in self._blocks if segments else ():
+            if not segments.isdisjoint([place >> OFFSET_BITS for place in block.places[block.start :]]):
                 runs = block.runs(block.start, len(block.sequences))
-                found += [run for run in runs if run.segment not in segments]
+                found += [run for run in runs if run.segment in segments]
         return found
 
     def covers(self, sequence: int, number: int) -> bool:
@@ -267,6 +267,18 @@ class RunIndex:
             if first < last:
                 found += block.pieces(first, last, sequence, end)
         return found
+
+    def live_stop(self, sequence: int, number: int) -> int:
+        """The sequence behind the last live message in [sequence, sequence + number); 0 if none is live."""
+        if number < 1:
+            return 0
+        end = sequence + number
+        for block in reversed(self._blocks[self._block_of(sequence) : bisect_left(self._firsts, end)]):
+            first, last = block.overlap(sequence, end)
+            if first < last:
+                piece = block.piece(last - 1, sequence, end)
+                return piece.sequence + piece.number
+        return 0
 
     def _block_of(self, sequence: int) -> int:
         return max(bisect_right(self._firsts, sequence) - 1, 0)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from leveret.store.disk import ReadableDisk
-from leveret.store.records import HEAD_SIZE, MARK, Damage, Record, read_record, record_number, record_size
+from leveret.store.records import (
+    HEAD_SIZE,
+    MARK,
+    Damage,
+    Record,
+    place_in_group,
+    read_record,
+    record_number,
+    record_size,
+)
 
 BUDGET = 1 << 20  # bytes
 SHORT = 16 << 10
@@ -71,6 +80,11 @@ def _next_record(data: bytes, segment: int, at: int, base: int, last: int) -> in
             continue
         return at
     return len(data)
+
+
+def is_whole_group(records: Sequence[Record]) -> bool:
+    places = [record.place for record in records]
+    return records[-1].ends_group and places == [place_in_group(n) for n in range(len(records))]
 
 
 def read_slice(disk: ReadableDisk, path: str, segment: int, offset: int, size: int) -> tuple[bytes, list[Record]]:

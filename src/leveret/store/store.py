@@ -12,8 +12,9 @@ from typing import NamedTuple, Protocol
 
 from leveret.clock import Clock
 from leveret.errors import StoreError
+from leveret.store.checkpoint import Checkpoint, checkpoint_path
 from leveret.store.checkpoints import Checkpoints
-from leveret.store.data_dir import REPLICA, DataDir
+from leveret.store.data_dir import OF_CELL, DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.files import Files, SpareFiles
@@ -23,6 +24,7 @@ from leveret.store.pages import DiskPages
 from leveret.store.reclaim import Reclaim
 from leveret.store.recovered_lane import RecoveredLane
 from leveret.store.recovery import Progress, Recovered, recover
+from leveret.store.replica_note import read_note
 from leveret.store.replicator import LocalWriter, Replicator
 from leveret.store.segments import Segments
 from leveret.store.spill import FOLDER as SPILL
@@ -47,11 +49,12 @@ class Opened(NamedTuple):
 
 class Store:
     replicator: Replicator | None = None  # set before ``start``, if the journal is replicated
+    loaded: Checkpoint | None = None  # set before ``open``, if the newest checkpoint is in memory
 
     def __init__(self, path: Path, *, segment_size: int, synced: bool, clock: Clock) -> None:
         self.path = path
         self.spare = SpareFiles()
-        self.disk = Files(path, self.spare)
+        self.disk = Files(path, self.spare, clock.work_time)
         self.journal = Journal(Segments(segment_size), clock, always_sync=synced)
         self.pages = DiskPages(self.journal, self.disk, self.in_worker)
         self.reclaim = Reclaim(self.journal, self.disk, self.in_worker)
@@ -60,6 +63,7 @@ class Store:
         self.writer: Writer | None = None
         self._segment_size = segment_size
         self._synced = synced
+        self._clock = clock
         self._folder: DataDir | None = None
         self._db: DefinitionsDb | None = None
 
@@ -70,7 +74,7 @@ class Store:
         except OSError as problem:
             self.close()
             raise StoreError(
-                f"cannot use the data directory {self.path}: {problem}; choose another with --data-dir"
+                f"cannot use the data directory {self.path}: {problem}; set data_dir to another one"
             ) from problem
         except BaseException:
             self.close()
@@ -78,10 +82,11 @@ class Store:
 
     def _open(self, progress: Progress) -> Opened:
         self._folder = DataDir.open(self.path)
-        if self.replicator is None and (self.path / REPLICA).exists():
+        if self.replicator is None and any((self.path / name).exists() for name in OF_CELL):
             raise StoreError(
                 f"data directory {self.path} belongs to a cell, and a broker of its own would make it differ from the "
-                "others: choose another with --data-dir"
+                f"others: choose another with --data-dir, or take it out of the cell with 'leveret cluster leave "
+                f"{self.path}'"
             )
         self.spare.refill()
         self._db = DefinitionsDb(self._folder.meta, synced=self._synced)
@@ -90,16 +95,33 @@ class Store:
             self.disk.remove(f"{SPILL}/{name}")
         self.checkpoints.writer.lineage = lineage = self._folder.lineage
         queues = {queue.id for queue in definitions.queues}
-        recovered = recover(self.disk, queues, self._segment_size, progress=progress, lineage=lineage)
+        recovered = recover(
+            self.disk,
+            queues,
+            self._segment_size,
+            progress=progress,
+            lineage=lineage,
+            loaded=self.loaded,
+            is_member=self.replicator is not None and not self.replicator.accepts_damage,
+        )
+        self.loaded = None  # it has changed
+        self.checkpoints.newest = recovered.checkpoint
+        if (note := read_note(self.path)) is not None:  # the log may have removed the newest segment: no number twice
+            recovered.next_segment = max(recovered.next_segment, note.segment + 1)
         highest = max(definitions.highest_queue, recovered.highest_queue)
-        self.writer = Writer(self.disk, self._db)
+        self.writer = Writer(self.disk, self._db, work_time=self._clock.work_time)
         is_new = not definitions.vhosts and not definitions.users
         return Opened(definitions._replace(highest_queue=highest), recovered, is_new)
 
     def start(self, threads: StoreThreads) -> None:
         self._threads = threads
         if self.replicator is not None:
-            self.replicator.start(threads)
+            self.replicator.start(threads, self.journal.streams)
+            self.journal.streams.start(self.replicator)
+            self.pages.on_damage = None if self.replicator.accepts_damage else self.replicator.damaged
+            self.checkpoints.take_often()
+            if self.checkpoints.newest is None:
+                self.checkpoints.hurry()  # other members fetch it
         self.journal.start(self.replicator or threads)
 
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -128,6 +150,13 @@ class Store:
                 lane.redelivered_below = lane.tail
         return list(recovered.lanes.values())
 
+    def newest_checkpoint(self) -> tuple[int, Path] | None:
+        """The newest complete checkpoint: the segment that follows it, and its file. It is valid for all members that
+        follow this node. The file is removed when there is a newer one: open it at once, and ask again if it is gone.
+        ``checkpoints.when_written`` reports new ones."""
+        newest = self.checkpoints.newest
+        return None if newest is None else (newest, self.path / checkpoint_path(newest))
+
     def copy_definitions(self, path: Path) -> None:
         assert self._db is not None
         self._db.copy_to(path)
@@ -143,7 +172,8 @@ class Store:
         try:
             if self.writer is not None and self.journal.failure is None:
                 self.writer.close()
-                self.checkpoints.write_last()
+                if self.replicator is None:  # else the next leader waits, and the claim of another removes it
+                    self.checkpoints.write_last()
             elif self.writer is not None:
                 self.writer.abandon(cut=False)
         finally:

@@ -54,6 +54,7 @@ __all__ = ["StreamChunk", "StreamFiles", "StreamGone", "StreamRun", "left_stream
 WRITE = 8 << 20  # bytes that are gathered before they are written
 SHORT_READ = 64 << 10
 NO_LIMIT = 1 << 62
+SEGMENT_BYTES = 64 << 20  # of a segment, unless the stream has an argument for it
 MOST_RESUMED = 64  # places at which a reader stopped, that are remembered
 
 _first_of = attrgetter("first")
@@ -370,4 +371,9 @@ class StreamFiles:
                 self._sync(segment)
                 keep_index(self._disk, segment)
         finally:
+            self._let_go()
+
+    def abandon(self) -> None:
+        """Close without a sync: the next start reads what is there."""
+        if self._current is not None:
             self._let_go()

@@ -7,7 +7,7 @@ does next begins a new segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from errno import EIO
 from typing import Protocol
 
@@ -34,7 +34,15 @@ class Committing(Protocol):
 
 
 class Writer:
-    def __init__(self, disk: WritableDisk, definitions: Committing, reserve_size: int = RESERVE_SIZE) -> None:
+    def __init__(
+        self,
+        disk: WritableDisk,
+        definitions: Committing,
+        reserve_size: int = RESERVE_SIZE,
+        *,
+        work_time: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """``work_time``: seconds, to measure how long the disk takes."""
         self.reserve_size = reserve_size
         self._disk = disk
         self._definitions = definitions
@@ -44,6 +52,10 @@ class Writer:
         self._unsynced = False
         self._size = 0  # of the current segment
         self._good = 0  # of it, when the last run was done
+        self._work_time = work_time
+        # Since the start, for metrics: other threads read them.
+        self.writes, self.written_bytes, self.write_seconds = 0, 0, 0.0
+        self.syncs, self.sync_seconds = 0, 0.0
 
     def run(self, batches: Sequence[Batch]) -> None:
         begun = 0
@@ -85,8 +97,12 @@ class Writer:
             self._begin(segment)
         assert self._handle is not None
         self._unsynced = True
+        begun = self._work_time()
         self._disk.append(self._handle, buffers)
-        self._size += sum([len(buffer) for buffer in buffers])
+        self.write_seconds += self._work_time() - begun
+        size = sum([len(buffer) for buffer in buffers])
+        self._size += size
+        self.writes, self.written_bytes = self.writes + 1, self.written_bytes + size
 
     def _begin(self, segment: int) -> None:
         """The head and the name of a new segment are synced before the first record is written."""
@@ -103,10 +119,13 @@ class Writer:
     def _sync(self) -> None:
         """After a failed sync the state of the disk is unknown, even if the reason was a lack of space."""
         assert self._handle is not None
+        begun = self._work_time()
         try:
             self._disk.sync(self._handle)
         except OSError as problem:
             raise OSError(EIO, f"sync failed: {problem.strerror or problem}") from problem
+        finally:
+            self.syncs, self.sync_seconds = self.syncs + 1, self.sync_seconds + self._work_time() - begun
         self._unsynced = False
 
     def abandon(self, cut: bool) -> None:

@@ -195,3 +195,17 @@ def test_a_stored_hash_logs_in() -> None:
     users = Users()
     users.add("ann", password_hash=hash_password("secret"))
     assert users.authenticate("ann", "secret", now=0.0) is not None
+
+
+@pytest.mark.parametrize(("later", "is_accepted"), [("secret", True), ("other", False)])
+def test_a_secret_that_is_replaced_during_a_login_is_verified_again(work: Work, later: str, is_accepted: bool) -> None:
+    """As when another cell has hashed the same password."""
+    users = Users()
+
+    class Replaced(Secret):
+        def verify(self, password: str) -> str | None:
+            users.restore(User("anna", secret=Secret(f"$argon2id$1${later[::-1]}")))
+            return super().verify(password)
+
+    users.restore(User("anna", secret=Replaced(KNOWN)))
+    assert (users.authenticate("anna", "secret", 0) is not None) == is_accepted

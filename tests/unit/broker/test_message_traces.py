@@ -39,7 +39,7 @@ def test_the_oldest_story_is_forgotten_first() -> None:
     stories = [begun(book, name) for name in ("a", "b", "c")]
     book.put(stories[0], (1, 0, 1), "q")
     assert list(book.newest_first()) == [stories[2], stories[1]]
-    assert (book.find("a"), book.at((1, 0, 1)), book.forgotten) == (None, None, 1)
+    assert (book.find("a"), book.at((1, 0, 1)), book.discarded) == (None, None, 1)
     book.tell(stories[0], 1.0, "acked", {})  # somebody still held it: no harm is done
     assert book.bytes == stories[1].size + stories[2].size
 

@@ -41,6 +41,7 @@ GOOD: dict[str, object] = {
     "max-redeliveries": 6,
     "pending-message-limit": 1000,
     "durability": "os",
+    "queue-leader-locator": "min-masters",
     "alternate-exchange": "amq.fanout",
     "shards-per-node": 4,
     "routing-key": "k",
@@ -66,6 +67,7 @@ BAD: dict[str, tuple[object, ...]] = {
     "dead-letter-strategy": ("both",),
     "process-expired": (0,),
     "durability": ("maybe",),
+    "queue-leader-locator": ("nearest", "", 1),
     "shards-per-node": (-1, 1 << 20),
     "ordered-resize": (1,),
     "shard-queue-type": ("log", 1),
@@ -108,9 +110,10 @@ def test_queues_know_the_argument_of_every_key(name: str) -> None:
 def test_unknown_key_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(PreconditionFailed) as caught:
         check_definition({"max-lenght": 1}, operator=False)
-    assert caught.value.text.startswith(
-        "'max-lenght' is not a recognised policy setting; known are alternate-exchange, "
-    )
+    assert caught.value.text == "'max-lenght' is not a recognised policy setting; did you mean 'max-length'?"
+    with pytest.raises(PreconditionFailed) as caught:
+        check_definition({"qqq": 1}, operator=False)
+    assert caught.value.text.startswith("'qqq' is not a recognised policy setting; known are alternate-exchange, ")
     assert ", max-length, " in caught.value.text
 
 

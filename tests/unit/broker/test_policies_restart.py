@@ -128,3 +128,28 @@ def test_virtual_host_takes_its_policies_along(harness: StoredHarness) -> None:
         harness.broker.policies.list("other")
     harness.broker.add_vhost("other")
     assert harness.broker.policies.list("other") == ()
+
+
+def test_locators_that_earlier_versions_stored_do_not_cost_their_queue_and_policy() -> None:
+    """0.1.0 accepted any value: it decides where a new queue lives, and means nothing to one that exists."""
+    arguments = encode_table({"x-queue-leader-locator": "nearest", "x-max-length": 5})
+    definition = {"queue-leader-locator": "nearest", "message-ttl": 7000}
+    facts = {"pattern": "", "apply-to": "queues", "priority": 0, "definition": definition}
+    rows = Definitions(
+        vhosts=[VhostRow("/", None, None)],
+        users=[],
+        permissions=[],
+        topic_permissions=[],
+        exchanges=[],
+        queues=[QueueRow(1, "/", "q", False, arguments)],
+        bindings=[],
+        parameters=[ParameterRow("/", "policy", "p", json.dumps(facts).encode())],
+        highest_queue=1,
+    )
+    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
+    restore_definitions(broker, rows, "guest", "guest")
+    queue = broker.vhost("/").queues["q"]
+    assert (queue.options.max_length, queue.options.ttl) == (5, 7.0)
+    assert queue.arguments == {"x-max-length": 5}
+    broker.policies.delete("/", "p")
+    assert broker.vhost("/").declare_queue("q", durable=True, arguments={"x-max-length": 5}) is queue

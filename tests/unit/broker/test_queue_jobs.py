@@ -86,7 +86,7 @@ def test_a_filter_chooses(harness: BrokerHarness) -> None:
     job = Browse(harness.queue("q"), harness.broker.background, Scope(matching("odd = TRUE AND n > 15")))
     run(harness, job)
     assert [body_of(seen.message[0]).rstrip(b".") for seen in job.found] == [b"17", b"19"]
-    assert (job.looked_at, job.done) == (20, 2)
+    assert (job.examined, job.done) == (20, 2)
 
 
 def test_deleting_by_filter_deletes_for_good(harness: BrokerHarness) -> None:
@@ -152,7 +152,7 @@ def test_a_job_can_be_cancelled_and_a_deleted_queue_ends_it(harness: BrokerHarne
     job.cancel()
     harness.rest()
     assert told == [job]
-    assert job.looked_at == 0
+    assert job.examined == 0
     other = Browse(harness.queue("q"), harness.broker.background, Scope(on_done=told.append))
     other.start()
     harness.drop("q")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.api.views.queue import state_of
+from leveret.backlog.scattered_read import STRETCH
 from leveret.broker.remote_writes import RETRY_AFTER
-from leveret.wire.methods import QueueBind, QueueDelete
-from tests.support.peer_pair import Client, Harness
+from leveret.queues import departures
+from leveret.queues.options import BATCH
+from leveret.wire.methods import BasicQos, QueueBind, QueueDelete
+from tests.support.peer_pair import Client, Content, Harness
 from tests.support.remote_queues import ManualLog, make_remote
 from tests.support.stored_harness import StoredHarness
 
@@ -80,6 +84,28 @@ def test_a_dead_letter_that_is_refused_or_lost_stays_and_is_sent_again(
     log.let_in()
     harness.rest()
     assert (left_by(harness, "q"), client.count("dead")) == ([], 1)
+
+
+def test_of_a_run_of_dead_letters_only_what_was_refused_is_sent_again(
+    harness: StoredHarness, client: Client, log: ManualLog
+) -> None:
+    client.publish("q", b"1", b"2", b"3", delivery_mode=2)
+    harness.rest()
+    client.consume("q")
+    client.nack(3, multiple=True, requeue=False)
+    harness.rest()
+    (run,) = log.waiting
+    log.waiting.clear()
+    harness.queue("dead").publish([run.publish.run[place] for place in (0, 2)], run.size, timed=False)
+    run.receipts[0].refused([1])
+    harness.rest()
+    assert left_by(harness, "q") == [b"1", b"2", b"3"]
+    harness.advance(RETRY_AFTER)
+    log.let_in()
+    harness.rest()
+    assert left_by(harness, "q") == []
+    client.consume("dead", "dead", no_ack=True)
+    assert client.bodies()[3:] == [b"1", b"3", b"2"]
 
 
 def test_a_dead_letter_is_not_ready_while_it_waits(harness: StoredHarness, client: Client, log: ManualLog) -> None:
@@ -189,3 +215,96 @@ def test_ordinary_queues_are_not_waited_for() -> None:
     client.declare("q", arguments=TO_DEAD)
     reject(client, b"1")
     assert (client.count("dead"), harness.queue("q").bytes) == (1, 0)
+
+
+# ---- a cell that is away for long
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    """So many messages may be on their way."""
+    monkeypatch.setattr(departures, "MOST_CREDITS", 100)
+    return 100
+
+
+def under_way(log: ManualLog) -> int:
+    """Messages in memory on their way to the other cell, which refuses everything."""
+    number = sum(len(each.publish.run) for each in log.waiting)
+    log.refuse()
+    return number
+
+
+@pytest.mark.parametrize("memory", [4_000, 1 << 20], ids=["on disk", "in memory"])
+def test_few_expired_messages_wait_for_a_cell_that_is_away(few: int, memory: int) -> None:
+    """The others wait in their queue, and expire when the cell is back."""
+    harness = StoredHarness(queue_memory=memory)
+    client = harness.client()
+    client.declare("dead", durable=True)
+    client.declare("q", durable=True, arguments={**TO_DEAD, "x-message-ttl": 1_000})
+    log = make_remote(harness.vhost, "dead")
+    number = 3_000
+    client.publish("q", *(b"%d" % body for body in range(number)), delivery_mode=2)
+    harness.rest()
+    harness.advance(2)
+    assert few <= under_way(log) < few + 2 * STRETCH
+    harness.advance(60)
+    assert few <= under_way(log) < few + 2 * STRETCH
+    assert client.get("q") is None, "what has expired is not delivered"
+    assert state_of(harness.queue("q")) == "flow"
+    for _ in range(number):
+        harness.advance(RETRY_AFTER)
+        log.let_in()
+        harness.rest()
+        if client.count("dead") == number:
+            break
+    bodies = [got.body for _ in range(number) if (got := client.get("dead", no_ack=True)) is not None]
+    assert sorted(bodies, key=int) == [b"%d" % body for body in range(number)]
+    assert (harness.queue("q").outstanding, harness.queue("q").bytes) == (0, 0)
+    assert state_of(harness.queue("q")) == "running"
+    client.publish("q", b"next")
+    assert client.get("q", no_ack=True) is not None
+
+
+def test_a_consumer_that_rejects_gets_nothing_more_while_many_dead_letters_wait(
+    harness: StoredHarness, client: Client, log: ManualLog, few: int
+) -> None:
+    client.publish("q", *(b"%d" % body for body in range(300)), delivery_mode=2)
+    client.send(BasicQos(0, 10))
+    client.consume("q")
+    rejected = 0
+    while got := client.heard():
+        for each in got:
+            if isinstance(each, Content):
+                client.nack(each.tag, requeue=False)
+                rejected += 1
+        harness.rest()
+    assert few <= rejected <= few + 10
+    log.let_in()
+    harness.rest()
+    assert len([each for each in client.heard() if isinstance(each, Content)]) == 10
+
+
+def test_dead_letters_of_rejected_publishes_are_dropped_when_too_many_wait(
+    harness: StoredHarness, client: Client, log: ManualLog, few: int
+) -> None:
+    full = {**TO_DEAD, "x-max-length": 1, "x-overflow": "reject-publish-dlx"}
+    client.declare("full", durable=True, arguments=full)
+    client.publish("full", *(b"%d" % body for body in range(1 + 2 * few)), delivery_mode=2)
+    harness.rest()
+    assert under_way(log) == few
+
+
+def test_scheduled_messages_that_are_due_wait_in_the_schedule(
+    harness: StoredHarness, client: Client, log: ManualLog, few: int
+) -> None:
+    due = int((harness.clock.wall() + 1) * 1000)
+    number = few + 2 * BATCH
+    for body in range(number):
+        client.feed(client.published("", "dead", b"%d" % body, headers={"x-deliver-at": due}, delivery_mode=2))
+    harness.advance(1)
+    assert few <= under_way(log) < few + BATCH
+    for _ in range(8):
+        harness.advance(RETRY_AFTER)
+        log.let_in()
+        harness.rest()
+    assert client.count("dead") == number

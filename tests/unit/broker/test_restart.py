@@ -265,6 +265,7 @@ def test_what_was_written_and_not_synced_may_come_back(harness: StoredHarness) -
     put(client, "q", b"a")
     harness.is_slow = True
     put(client, "q", b"b")
+    harness.store.journal.hand_over()
     batches = harness.store.batches
     for batch in batches:
         batch.sync = False
@@ -319,3 +320,31 @@ def test_what_is_restored_waits_on_disk_until_it_is_wanted(
     assert client.get("q") is None
     assert harness.broker.gauge.used == 0
     assert BasicGetEmpty() not in client.heard()
+
+
+# ---- what is read at a start
+
+
+def on_disk(harness: StoredHarness, queue: str) -> int:
+    backlog = harness.broker.vhost("/").queues[queue].backlog
+    assert backlog is not None
+    return sum(lane.paged for lane in backlog.lanes)
+
+
+def test_a_queue_without_consumers_reads_nothing_before_it_is_asked(harness: StoredHarness) -> None:
+    client = durable(harness)
+    put(client, "q", b"a", b"b", b"c")
+    harness = harness.stopped().again()
+    assert on_disk(harness, "q") == 3
+    assert harness.client().get("q").body == b"a"
+    assert on_disk(harness, "q") == 0
+
+
+@pytest.mark.parametrize("argument", [{"message_ttl": 60_000}, {"max_length": 10}])
+def test_a_queue_that_expires_or_drops_messages_reads_the_first_ones(
+    harness: StoredHarness, argument: dict[str, int]
+) -> None:
+    client = durable(harness, **argument)
+    put(client, "q", b"a", b"b", b"c")
+    harness = harness.stopped().again()
+    assert on_disk(harness, "q") == 0

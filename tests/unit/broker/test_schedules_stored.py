@@ -6,7 +6,9 @@ import pytest
 
 from leveret.backlog import pager
 from leveret.broker.schedules import Page
+from leveret.message import Message
 from leveret.queues import classic
+from leveret.wire.content import body_of
 from leveret.wire.methods import BasicAck, ConfirmSelect, ExchangeDeclare, QueueBind
 from tests.support.peer_pair import Client
 from tests.support.stored_harness import StoredHarness
@@ -185,6 +187,11 @@ def test_the_list_reads_what_is_on_disk() -> None:
         after = page.next
     assert [round(each.due - harness.clock.wall()) for each in found] == list(range(61, 101))
     assert [each.size for each in found] == sorted([each.size for each in found], reverse=True)
+    read: list[Message | None] = []
+    for id_ in (*(each.id for each in found), "1-0-1", found[0].id.replace("-0-", "-1-")):
+        harness.vhost.schedules.read(id_, read.append)
+        harness.turn()
+    assert [message and body_of(message[0]) for message in read] == [*(b"m" * n for n in range(39, -1, -1)), None, None]
 
 
 @pytest.mark.parametrize("is_paged", [False, True])

@@ -42,7 +42,7 @@ def test_a_stream_can_be_looked_into(harness: StoredHarness) -> None:
     everything = Browse(harness.queue("s"), background)
     everything.start()
     harness.turn()
-    assert (everything.is_over, everything.looked_at) == (True, 1200)
+    assert (everything.is_over, everything.examined) == (True, 1200)
     assert harness.queue("s").ready == 1200
 
 

@@ -79,6 +79,9 @@ def test_a_broker_is_known_by_its_address_and_a_cluster_by_its_name() -> None:
     rabbits = [BrokerIdentity.of(parsed(f"amqp://{host}"), RABBIT) for host in ("three", "four")]
     assert rabbits[0].is_surely(rabbits[1])
     assert not ONE.may_be(rabbits[0])
+    cell = {"platform": "Leveret 1", "cluster_name": "orders", "cluster_nodes": []}
+    nodes = [BrokerIdentity.of(parsed(f"amqp://{host}"), cell) for host in ("five", "six")]
+    assert nodes[0].is_surely(nodes[1])
 
 
 # ---- locks

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from leveret.cluster.cell_stream import CellStream
 from leveret.cluster.engine import EngineOptions
-from leveret.cluster.engine_checks import ServerFacts, examine, facts_of
+from leveret.cluster.engine_checks import ServerFacts, check_engine, examine, facts_of
 from leveret.errors import ClusterError
 
 GOOD = [ServerFacts(f"http://{name}:8222", name, (2, 14, 6), "c", True, True, 1 << 20) for name in ("a", "b", "c")]
@@ -89,3 +91,35 @@ def test_a_cell_name_is_refused(name: str) -> None:
 def test_the_names_of_a_cell() -> None:
     stream = CellStream.of("eu-1")
     assert (stream.name, stream.subject) == ("LEVERET_eu-1", "leveret.eu-1.log")
+
+
+class StartingServers:
+    """Without JetStream and unhealthy at first; then healthy, with it or without."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, has_jetstream: bool) -> None:
+        self._checks = dict.fromkeys((each.url for each in GOOD), 0)
+        self._has_jetstream = has_jetstream
+        monkeypatch.setattr("leveret.cluster.engine_checks.read_facts", self._read)
+        monkeypatch.setattr("leveret.cluster.engine_checks.is_healthy", self._is_healthy)
+
+    def _is_healthy(self, url: str, login: object) -> bool:
+        self._checks[url] += 1
+        return self._checks[url] == 2
+
+    def _read(self, url: str, login: object) -> ServerFacts:
+        has_jetstream = self._has_jetstream and self._checks[url] == 2
+        return next(each for each in GOOD if each.url == url)._replace(has_jetstream=has_jetstream)
+
+
+OPTIONS = EngineOptions(("nats://a", "nats://b", "nats://c"), tuple(each.url for each in GOOD))
+
+
+def test_a_server_that_was_started_just_now_has_time_for_jetstream(monkeypatch: pytest.MonkeyPatch) -> None:
+    StartingServers(monkeypatch, has_jetstream=True)
+    assert asyncio.run(check_engine(OPTIONS)) == GOOD
+
+
+def test_a_server_without_jetstream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    StartingServers(monkeypatch, has_jetstream=False)
+    with pytest.raises(ClusterError, match="http://a:8222 runs without JetStream"):
+        asyncio.run(check_engine(OPTIONS))

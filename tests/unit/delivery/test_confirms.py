@@ -11,8 +11,8 @@ def ack(tag: int, *, multiple: bool = False) -> Confirm:
     return Confirm(tag, multiple, ack=True)
 
 
-def nack(tag: int) -> Confirm:
-    return Confirm(tag, multiple=False, ack=False)
+def nack(tag: int, *, multiple: bool = False) -> Confirm:
+    return Confirm(tag, multiple, ack=False)
 
 
 @pytest.mark.feature("S0-12", "S4-74")
@@ -60,13 +60,36 @@ def test_a_multiple_never_covers_a_reserved_number() -> None:
     assert confirms.outstanding == 2
 
 
-def test_reserved_numbers_are_resolved_one_by_one_in_either_way() -> None:
+def test_reserved_numbers_are_resolved_together_if_none_below_is_waiting() -> None:
     confirms = Confirms()
-    first, last = confirms.reserve(3)
-    assert confirms.resolved(first, first, ack=True) == [ack(1)]
-    assert confirms.resolved(2, last, ack=False) == [nack(2), nack(3)]
+    spans = [confirms.reserve(2) for _ in range(3)]
+    assert confirms.resolved(*spans[1]) == [ack(3), ack(4)]
+    assert confirms.outstanding == 4
+    assert confirms.resolved(*spans[0], range(1, 3)) == [nack(2, multiple=True)]
+    assert confirms.resolved(*spans[2]) == [ack(6, multiple=True)]
     assert confirms.outstanding == 0
-    assert confirms.published(2, GRANTED) == [ack(5, multiple=True)]
+    assert confirms.published(2, GRANTED) == [ack(8, multiple=True)]
+
+
+def test_reserved_numbers_and_receipts_do_not_confirm_each_other() -> None:
+    confirms = Confirms()
+    confirms.published(2, 10)
+    span = confirms.reserve(2)
+    confirms.published(2, 11)
+    assert confirms.resolved(*span) == [ack(3), ack(4)]
+    assert confirms.granted(11) == [ack(6, multiple=True)]
+    span = confirms.reserve(1)
+    confirms.published(2, 12)
+    assert confirms.granted(12) == [ack(8), ack(9)]
+    assert confirms.resolved(*span) == [ack(7)]
+
+
+def test_reserved_numbers_may_be_refused_in_part() -> None:
+    confirms = Confirms()
+    spans = [confirms.reserve(5), confirms.reserve(3)]
+    assert confirms.resolved(*spans[1], {7}) == [ack(6), nack(7), ack(8)]
+    expected = [ack(2, multiple=True), nack(4, multiple=True), ack(5)]
+    assert confirms.resolved(*spans[0], {3, 4}) == expected
 
 
 @pytest.mark.feature("S4-75")

@@ -238,3 +238,22 @@ def test_a_multiple_settles_stragglers_too() -> None:
     settled = unacked.take_through(10_000)
     assert [portion.sequence for portion in settled] == [1, 2, 10_000]
     assert not unacked.stragglers
+
+
+def test_the_deliveries_of_one_queue_are_found_among_those_of_others() -> None:
+    unacked = Unacked()
+    for tag in range(COMPACT_FROM * 2):
+        give(unacked, A if tag % 2 else B, tag, b"%d" % tag)
+    for tag in range(2, COMPACT_FROM * 2 - 3):
+        unacked.take_one(tag)
+    assert unacked.stragglers  # the first delivery is stored individually by now
+    last = COMPACT_FROM * 2
+    expected = {A: [last - 2, last], B: [1, last - 3, last - 1]}
+    for holder, tags in expected.items():
+        found = list(unacked.held_of(holder.queue, 10_000))
+        assert [tag for tag, _ in found] == tags
+        assert unacked.number_of(holder.queue, 10_000) == len(tags)
+        assert [body_of(portion.messages[0][0]) for _, portion in found] == [b"%d" % (tag - 1) for tag in tags]
+        assert [portion.sequence for _, portion in found] == [tag - 1 for tag in tags]
+    assert [tag for tag, _ in unacked.held_of(B.queue, 0)] == [1]  # no span is read
+    assert len(unacked) == 5  # nothing was taken

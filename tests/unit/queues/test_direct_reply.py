@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.backlog.context import MemoryGauge
+from leveret.delivery.delivery_pause import DeliveryPause
 from leveret.queues.direct_reply import MOST_WAITING, ReplyQueue
 from leveret.queues.queue import Queue
 from tests.support.spies import SpyConsumer, message, messages, size_of
@@ -16,7 +17,7 @@ class Desk:
     def __init__(self) -> None:
         self.gauge = MemoryGauge()
         self.dirty: list[Queue] = []
-        self.queue = ReplyQueue("replies", self.gauge, self.dirty)
+        self.queue = ReplyQueue("replies", self.gauge, self.dirty, DeliveryPause())
         self.consumer = SpyConsumer(queue=self.queue, no_ack=True)
         self.queue.consumer = self.consumer
 

@@ -56,7 +56,7 @@ def test_what_other_queues_understand_is_refused(name: str) -> None:
 
 
 def test_arguments_that_nobody_knows_are_kept_and_have_no_effect() -> None:
-    assert options(initial_cluster_size=3, queue_leader_locator="balanced", stream_filter_size_bytes=32) == options()
+    assert options(initial_cluster_size=3, stream_filter_size_bytes=32) == options()
 
 
 @pytest.mark.parametrize(

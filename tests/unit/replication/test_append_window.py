@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leveret.replication.append_window import AppendWindow, Read, Send
+from leveret.replication.append_window import WORTHWHILE, AppendWindow, Read, Send
 from leveret.replication.claims import Candidate, Claim, Position
 from leveret.replication.records import BATCH, Head, cell_id, encode_record
 
@@ -47,9 +47,19 @@ def test_a_batch_is_granted_with_its_last_part() -> None:
 def test_what_does_not_fit_into_the_window_waits() -> None:
     window, sends = window_of(b"one", b"two", b"three", size=2)
     assert [send.sequence for send in sends] == [10, 11]
-    assert not window.has_room
+    assert not window.has_room(WORTHWHILE)
     acknowledge(window, sends[0])
     assert [send.sequence for send in sent(window)] == [12]
+
+
+def test_small_records_are_not_pipelined() -> None:
+    window, (one, two) = window_of(b"one", b"two", size=3)
+    assert not window.has_room(WORTHWHILE - 1)
+    assert window.has_room(WORTHWHILE)
+    acknowledge(window, one)
+    assert not window.has_room(WORTHWHILE - 1)
+    acknowledge(window, two)
+    assert window.has_room(1)
 
 
 def test_another_sequence_than_predicted_deposes() -> None:
@@ -57,7 +67,7 @@ def test_another_sequence_than_predicted_deposes() -> None:
     assert window.acknowledge(one.message_id, 12) == []
     assert window.deposed == "batch 5 was stored at 12 instead of 10"
     assert acknowledge(window, two) == []
-    assert not window.has_room
+    assert not window.has_room(WORTHWHILE)
 
 
 def test_what_is_not_in_the_log_is_sent_again_with_the_same_id() -> None:
@@ -73,7 +83,7 @@ def test_a_lost_acknowledgement_is_found_in_the_log() -> None:
     acknowledge(window, two)
     window.look()
     assert window.found(10, one.payload) == [b"one", b"two"]
-    assert window.has_room
+    assert window.has_room(WORTHWHILE)
 
 
 def test_reading_continues_until_nothing_is_found() -> None:
@@ -133,7 +143,7 @@ def test_nothing_is_sent_while_the_log_is_read() -> None:
     window.look()
     window.take_work()
     window.append(b"two", b"two")
-    assert not window.has_room
+    assert not window.has_room(WORTHWHILE)
     assert window.take_work() == []
     window.found(10, None)
     assert [send.sequence for send in sent(window)] == [10, 11]

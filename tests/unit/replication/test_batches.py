@@ -50,6 +50,12 @@ def test_changes_and_removals_are_kept_in_order() -> None:
     assert contents.changes == batch.changes
     assert [type(change.row) for change in contents.changes if isinstance(change, Put)] == [VhostRow, QueueRow]
     assert contents.removals == [3, 1]
+    assert contents.trims == []
+
+
+def test_trims_are_pairs_of_stream_and_offset() -> None:
+    contents = decode_batch(encode_batches([batch_of((4, [b"a"]))], SegmentEnd(), {7: 100, 9: 3}.items()))
+    assert contents.trims == [(7, 100), (9, 3)]
 
 
 def test_every_kind_of_definition_has_a_name_in_the_log() -> None:
@@ -61,19 +67,22 @@ def test_every_kind_of_definition_has_a_name_in_the_log() -> None:
     [
         b"",
         SIZE.pack(100) + b"\x93",
-        body_of(([], [], [])) + b"rest",
-        body_of(([], [(1, FIRST_OFFSET, 5)], []), b"four"),
-        body_of(([], [(0, FIRST_OFFSET, 0)], [])),
-        body_of(([], [(1 << 32, FIRST_OFFSET, 0)], [])),
-        body_of(([], [(1, FIRST_OFFSET - 1, 0)], [])),
-        body_of(([], [(1, FIRST_OFFSET, 3), (1, FIRST_OFFSET, -3)], [])),
-        body_of(([(2, "queue", [1])], [], [])),
-        body_of(([(0, "thing", [1])], [], [])),
-        body_of(([(0, "queue", [1])], [], [])),
-        body_of(([(0, "queue", ["1", "/", "q", False, b""])], [], [])),
-        body_of(([(1, "queue", ["q"])], [], [])),
-        body_of(([(1, "permission", ["ann"])], [], [])),
-        body_of(([], [], ["1"])),
+        body_of(([], [], [], [])) + b"rest",
+        body_of(([], [(1, FIRST_OFFSET, 5)], [], []), b"four"),
+        body_of(([], [(0, FIRST_OFFSET, 0)], [], [])),
+        body_of(([], [(1 << 32, FIRST_OFFSET, 0)], [], [])),
+        body_of(([], [(1, FIRST_OFFSET - 1, 0)], [], [])),
+        body_of(([], [(1, FIRST_OFFSET, 3), (1, FIRST_OFFSET, -3)], [], [])),
+        body_of(([(2, "queue", [1])], [], [], [])),
+        body_of(([(0, "thing", [1])], [], [], [])),
+        body_of(([(0, "queue", [1])], [], [], [])),
+        body_of(([(0, "queue", ["1", "/", "q", False, b""])], [], [], [])),
+        body_of(([(1, "queue", ["q"])], [], [], [])),
+        body_of(([(1, "permission", ["ann"])], [], [], [])),
+        body_of(([], [], ["1"], [])),
+        body_of(([], [], [])),
+        body_of(([], [], [], [(1,)])),
+        body_of(([], [], [], [(1, "2")])),
     ],
 )
 def test_a_body_is_refused_if(body: bytes) -> None:

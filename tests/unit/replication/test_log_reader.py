@@ -125,3 +125,13 @@ def test_only_an_own_attempt_at_its_place_wins() -> None:
 def test_a_node_name_must_fit_into_a_claim() -> None:
     with pytest.raises(ClusterError, match="too long"):
         Candidate(CELL, "n" * 2000, "a1").attempt(Position(), 0)
+
+
+def test_a_claim_that_was_forgotten_is_not_won() -> None:
+    candidate = Candidate(CELL, "a", "a1")
+    attempt = candidate.attempt(Position(), 0)
+    claim = LogReader(CELL, Position()).read(1, attempt.payload)
+    assert isinstance(claim, Claim)
+    assert candidate.has_won(claim)
+    candidate.forget()
+    assert not candidate.has_won(claim)

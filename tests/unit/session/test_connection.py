@@ -193,6 +193,7 @@ def test_small_answers_that_nobody_reads_are_bounded_however_they_are_asked_for(
     """One question per read: no single chunk brings much, all of them together do."""
     client = harness.client()
     client.socket.unread = 128 << 20
+    client.session.outbox.count_unread()  # as after a write
     client.session.outbox.set_writable(False)
     client.send(BasicQos(0, 1))
     assert not client.socket.reading

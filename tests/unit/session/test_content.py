@@ -14,6 +14,7 @@ from leveret.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
+from leveret.wire.properties import Properties
 from tests.support.peer_pair import Client, Content, Harness, split_frames
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -272,3 +273,94 @@ def test_every_legal_property_survives_the_way(client: Client) -> None:
     client.feed(client.published("amq.fanout", "", b"", **sent))
     properties = got(client).properties
     assert {name: getattr(properties, name) for name in sent} == sent
+
+
+EVERY_PROPERTY: dict[str, object] = {
+    "content_type": "text/plain",
+    "content_encoding": "gzip",
+    "headers": {"a": {"b": [1, "amq.rabbitmq.reply-to"]}},
+    "delivery_mode": 2,
+    "priority": 5,
+    "correlation_id": "\x15amq.rabbitmq.reply-to",
+    "expiration": "60000",
+    "message_id": "m",
+    "type": "t",
+    "app_id": "a",
+}
+
+
+@pytest.mark.parametrize("left_out", [*EVERY_PROPERTY, "nothing", "everything"])
+@pytest.mark.parametrize("more", [{}, {"user_id": "guest"}, {"headers": {"CC": ["other"]}}])
+def test_a_direct_reply_to_becomes_the_name_of_the_reply_queue(left_out: str, more: dict[str, object]) -> None:
+    """Without decoding the properties, if it is all that the broker acts on; else with them: both give the same."""
+    harness = Harness()
+    client, server = harness.client(), harness.client()
+    server.declare("requests")
+    server.send(BasicConsume("requests", no_ack=True))
+    server.hear()
+    client.send(BasicConsume("amq.rabbitmq.reply-to", no_ack=True))
+    client.hear()
+    given = {name: value for name, value in EVERY_PROPERTY.items() if left_out not in (name, "everything")} | more
+    client.publish("requests", b"one", b"two", **given, reply_to="amq.rabbitmq.reply-to")
+    (name,) = harness.vhost.reply_queues
+    for found, body in zip(server.heard(), (b"one", b"two"), strict=True):
+        assert isinstance(found, Content)
+        assert found.body == body
+        assert found.properties == Properties(**given, reply_to=name)  # type: ignore[arg-type]
+
+
+def test_a_direct_reply_to_without_a_reply_consumer_closes_the_channel() -> None:
+    harness = Harness()
+    client = harness.client()
+    client.declare("requests")
+    client.publish("requests", b"one", reply_to="amq.rabbitmq.reply-to")
+    (closed,) = client.heard()
+    assert isinstance(closed, ChannelClose)
+    assert (closed.reply_code, closed.class_id, closed.method_id) == (406, 60, 40)
+
+
+@pytest.mark.parametrize("cut", [1_000, 16_383, 16_385, 65_536, 70_001, 262_144])
+@pytest.mark.parametrize("is_halted", [False, True])
+def test_large_messages_arrive_whole_however_their_bytes_are_cut(cut: int, is_halted: bool) -> None:
+    """The message at the end of a chunk is completed by itself, unless the connection is halted by then."""
+    harness = Harness()
+    client = harness.client()
+    client.declare("q")
+    bodies = [bytes([number]) * size for number, size in enumerate([10, 20_000, 0, 131_064, 65_536, 300_000] * 3)]
+    data = b"".join(client.published("", "q", body) for body in bodies)
+    chunks = [data[at : at + cut] for at in range(0, len(data), cut)]
+    for number, chunk in enumerate(chunks):
+        if is_halted and number % 3 == 1:
+            client.session.halt("a test")
+        client.session.receive(chunk)
+        if is_halted and number % 3 == 2:
+            client.session.unhalt("a test")
+    client.session.unhalt("a test")
+    harness.turn()
+    assert [got(client).body for _ in bodies] == bodies
+    assert client.get("q", no_ack=True) is None
+    assert client.session.held_input() == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "most", "read"),
+    [
+        (65_536, 512 << 10, 7),  # whole messages, at most as many as fit
+        (120_000, 512 << 10, 4),
+        (120_000, 128 << 10, 0),  # only what is missing
+        (15_000, 512 << 10, None),  # copying them once more costs little
+        (300_000, 512 << 10, None),  # of several frames, which are cut out one by one
+    ],
+)
+def test_reads_end_with_a_message_where_large_ones_follow_each_other(body: int, most: int, read: int | None) -> None:
+    """``read``: whole messages in one read, besides the rest of the one that the read before has split."""
+    client = Harness().client()
+    client.declare("q")
+    one = client.published("", "q", bytes(body))
+    assert client.session.best_read() == 512 << 10
+    client.session.receive((one * 20)[: -len(one) // 3])
+    missing = len(one) - client.session.held_input()
+    assert client.session.intake.best_read(most) == (most if read is None else missing + read * len(one))
+    client.session.receive(one[-missing:])
+    assert client.session.held_input() == 0
+    assert client.session.intake.best_read(most) == (most if read is None else max(most // len(one), 1) * len(one))

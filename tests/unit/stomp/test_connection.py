@@ -184,6 +184,7 @@ def test_what_follows_a_send_that_fails_is_not_done(harness: Harness, peer: Stom
 def test_who_asks_and_does_not_read_is_not_heard_until_it_has(harness: Harness, peer: StompPeer) -> None:
     """BEGIN and ABORT are answered here, so the connection inside knows nothing of these answers."""
     peer.socket.unread = 128 << 20
+    peer.connection.outbox.count_unread()  # as after a write
     peer.connection.outbox.set_writable(False)
     peer.ask("BEGIN", transaction="t", receipt="1")
     assert not peer.socket.reading
@@ -229,6 +230,7 @@ def test_unacked_messages_of_a_client_that_does_not_read_are_requeued_when_it_is
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
     peer.ask("SEND", b"m", destination="/queue/q")
     peer.socket.unread = 128 << 20
+    peer.connection.outbox.count_unread()  # as after a write
     peer.connection.outbox.set_writable(False)
     peer.ask("BEGIN", transaction="t")
     assert not peer.socket.reading

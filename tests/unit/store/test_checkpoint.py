@@ -7,6 +7,7 @@ from errno import ENOSPC
 import pytest
 from xxhash import xxh3_64_intdigest
 
+from leveret.store import checkpoint
 from leveret.store.checkpoint import (
     FOOTER,
     CheckpointWriter,
@@ -102,8 +103,45 @@ def test_an_older_one_is_removed_after_the_new_one_is_safe(disk: VirtualDisk) ->
     kinds = [(each.kind, each.path) for each in disk.operations[begun:] if each.kind not in ("append", "put")]
     new, old = checkpoint_path(6), checkpoint_path(4)
     folder = ("sync_folder", "journal")
-    assert kinds == [("remove", new), ("create", new), ("sync", new), folder, ("remove", old), folder]
+    part = f"{new}.new"
+    written = [("remove", part), ("create", part), ("sync", part), ("rename", part), folder]
+    assert kinds == [*written, ("remove", old), folder]
     assert checkpoints_on(disk) == [6]
+
+
+def test_a_process_killed_at_any_moment_leaves_only_complete_files_under_their_names(
+    disk: VirtualDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(checkpoint, "PIECE", 100)
+    writer = CheckpointWriter(disk)
+    writer.write(snapshot(disk))
+    made = snapshot(disk, lane(100), following=6)
+    state, begun = disk.fork(), len(disk.operations)
+    writer.write(made)
+    used = []
+    for operation in disk.operations[begun:]:
+        found = load_newest(state, [1, 3])
+        assert found is not None
+        used.append(found.following)
+        state.redo(operation)
+    assert set(used) == {4, 6}
+    assert used == sorted(used)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("following", [5, 6], ids=["older", "of the same segment"])
+def test_an_unfinished_one_that_a_killed_process_left_is_removed(disk: VirtualDisk, following: int) -> None:
+    disk.put(f"journal/{following:010d}.checkpoint.new", b"begun")
+    CheckpointWriter(disk).write(snapshot(disk, following=6))
+    assert checkpoints_on(disk) == [6]
+    assert [name for name in disk.names("journal") if "checkpoint" in name] == ["0000000006.checkpoint"]
+
+
+def test_an_unfinished_one_that_another_thread_writes_is_left_alone(disk: VirtualDisk) -> None:
+    """A writer that hung may continue while the shutdown writes a newer one."""
+    disk.put("journal/0000000007.checkpoint.new", b"begun")
+    CheckpointWriter(disk).write(snapshot(disk, following=6))
+    assert "0000000007.checkpoint.new" in disk.names("journal")
 
 
 def test_a_write_that_fails_leaves_the_older_one_alone(disk: VirtualDisk) -> None:
@@ -114,7 +152,7 @@ def test_a_write_that_fails_leaves_the_older_one_alone(disk: VirtualDisk) -> Non
     with pytest.raises(OSError) as problem:
         writer.write(made)
     assert problem.value.errno == ENOSPC
-    assert checkpoints_on(disk) == [4]
+    assert [name for name in disk.names("journal") if "checkpoint" in name] == ["0000000004.checkpoint"]
     assert load(disk, 4).next_number == 77
 
 

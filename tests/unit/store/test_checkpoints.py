@@ -48,6 +48,36 @@ def test_a_checkpoint_is_taken_after_so_many_bytes(harness: StoreHarness) -> Non
     assert len(checkpoints_on(harness.disk)) == 1
 
 
+def test_a_checkpoint_for_a_take_over_is_taken_if_there_is_much_behind_the_last(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "LITTLE_WORK", 3)
+    queue = harness.declare()
+    for _ in range(3):
+        assert not harness.checkpoints.take_now()
+        harness.publish([queue], b"x")
+        harness.rest()
+    assert checkpoints_on(harness.disk) == []
+    assert harness.checkpoints.take_now()
+    harness.rest()
+    assert checkpoints_on(harness.disk) == [harness.checkpoints.newest]
+    assert not harness.checkpoints.take_now()
+
+
+def test_a_checkpoint_can_be_due_at_once(harness: StoreHarness) -> None:
+    """Also behind a small segment: other nodes wait for it."""
+    written: list[int] = []
+    harness.checkpoints.when_written(written.append)
+    assert harness.checkpoints.newest is None
+    harness.checkpoints.hurry()
+    harness.declare()
+    harness.rest()
+    assert written == checkpoints_on(harness.disk) == [harness.checkpoints.newest]
+    harness.declare()
+    harness.rest()
+    assert len(written) == 1
+
+
 def test_the_segment_in_front_is_at_least_half_full(harness: StoreHarness) -> None:
     queue = harness.declare()
     for _ in range(300):
@@ -57,8 +87,8 @@ def test_the_segment_in_front_is_at_least_half_full(harness: StoreHarness) -> No
             assert harness.disk.size(f"journal/{following - 1:010d}.seg") >= FULL // 2
 
 
-def test_small_records_count_too(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "MOST_WORK", 40)
+def test_small_records_count_too(harness: StoreHarness) -> None:
+    harness.checkpoints.most_work = 40
     harness.checkpoints.every = 1 << 40
     harness.checkpoints.schedule(0)
     queue = harness.declare()
@@ -66,6 +96,27 @@ def test_small_records_count_too(harness: StoreHarness, monkeypatch: pytest.Monk
         harness.publish([queue], b"x" * 40)
         harness.rest()
     assert checkpoints_on(harness.disk)
+
+
+def test_in_a_cell_they_are_taken_often_but_not_all_the_time(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "SHORT_WORK", 5)
+    harness.checkpoints.take_often()
+    queue = harness.declare()
+    taken: list[int] = []
+    harness.checkpoints.when_written(taken.append)
+
+    def publish() -> int:
+        for _ in range(10):
+            harness.publish([queue], b"small")
+            harness.rest()
+        return len(taken)
+
+    assert publish() == 1  # behind a small segment
+    assert publish() == 1
+    harness.clock.move_to(harness.clock.now() + checkpoints.SHORT_PAUSE)
+    assert publish() == 2
 
 
 def test_after_a_large_one_the_next_is_due_later(harness: StoreHarness) -> None:
@@ -144,7 +195,7 @@ def test_a_snapshot_whose_records_were_not_written_is_dropped(harness: StoreHarn
 def test_a_file_that_cannot_be_written_is_tried_again_with_the_next_one(harness: StoreHarness) -> None:
     queue = harness.declare()
     harness.rest()
-    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if path.endswith(".checkpoint") else None
+    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if ".checkpoint" in path else None
     publish_until_due(harness, queue)
     harness.rest()
     assert not checkpoints_on(harness.disk)
@@ -261,6 +312,22 @@ def test_a_start_that_cannot_use_a_checkpoint_removes_it(harness: StoreHarness) 
     assert not checkpoints_on(harness.disk)
 
 
+@pytest.mark.parametrize("later", [0, 1], ids=["of the same segment", "newer"])
+def test_a_start_removes_what_a_killed_writer_left_without_a_warning(
+    harness: StoreHarness, later: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = harness.declare()
+    harness.publish([queue], b"a")
+    harness.rest()
+    harness.stop()
+    (following,) = checkpoints_on(harness.disk)
+    before = harness.disk.names("journal")
+    harness.disk.put(f"journal/{following + later:010d}.checkpoint.new", b"begun")
+    assert recover(harness.disk, {queue}, FULL).checkpoint == following
+    assert harness.disk.names("journal") == before
+    assert not caplog.messages
+
+
 def test_a_start_that_had_to_read_much_takes_a_checkpoint_soon(harness: StoreHarness) -> None:
     """Or a broker that crashes again and again would read more each time."""
     queue = harness.declare()
@@ -276,71 +343,3 @@ def test_a_start_that_had_to_read_much_takes_a_checkpoint_soon(harness: StoreHar
     found = look(again.disk.copy(), FULL).recovered
     assert found.checkpoint == following
     assert found.bytes_read < FULL
-
-
-def test_a_deadline_counts_once_although_its_message_was_copied(harness: StoreHarness) -> None:
-    queue, other = harness.declare(), harness.declare()
-    harness.takes_checkpoints = False
-    harness.send([queue], [message(b"kept", deadline=70.0)])
-    harness.publish([other], *[b"x" * 100] * 30)
-    harness.rest()
-    harness.checkpoints.every = 1
-    harness.checkpoints.schedule(0)
-    harness.takes_checkpoints = True
-    harness.publish([other], b"y" * 3000)
-    harness.rest()
-    harness.takes_checkpoints = False
-    (following,) = checkpoints_on(harness.disk)
-    harness.settle(other, *range(1, 32))
-    harness.rest()
-    found = look(harness.disk.copy(), FULL).recovered
-    assert found.checkpoint == following
-    (run,) = found.lanes[queue << 8].index
-    assert run.segment >= following, "reclaim has copied it"
-    assert [sequence for _, sequence in found.lanes[queue << 8].deadlines] == [1]
-
-
-def copied_and_kept(harness: StoreHarness) -> int:
-    """A queue with one message in segment 1, which a checkpoint covers and reclaim has copied behind it; the file of
-    segment 1 cannot be removed."""
-    queue, other = harness.declare(), harness.declare()
-    harness.takes_checkpoints = False
-    harness.publish([queue], b"kept")
-    harness.publish([other], *[b"x" * 100] * 30)
-    harness.rest()
-    harness.checkpoints.every = 1
-    harness.checkpoints.schedule(0)
-    harness.takes_checkpoints = True
-    harness.publish([other], b"y" * 3000)
-    harness.rest()
-    harness.takes_checkpoints = False
-    harness.disk.fault = lambda kind, path: OSError(EIO, "no") if kind == "remove" and "01.seg" in path else None
-    harness.settle(other, *range(1, 32))
-    harness.rest()
-    harness.disk.fault = lambda kind, path: None
-    assert "0000000001.seg" in harness.segments
-    (run,) = harness.journal.lanes[queue << 8].index
-    assert run.segment >= checkpoints_on(harness.disk)[0]
-    return queue
-
-
-def test_of_two_copies_the_older_one_counts_and_the_other_is_removed_first(harness: StoreHarness) -> None:
-    queue = copied_and_kept(harness)
-    (copy,) = harness.journal.lanes[queue << 8].index
-    found = look(harness.disk.copy(), FULL).recovered
-    assert found.checkpoint is not None
-    assert [run.segment for run in found.lanes[queue << 8].index] == [1]
-    assert found.segments[1].after == {copy.segment}
-    assert found.segments[copy.segment].is_damaged
-
-
-def test_a_settle_about_a_copy_is_owed_to_the_original(harness: StoreHarness) -> None:
-    """The copy is removed first, and the settle with it: then nothing would settle the original."""
-    queue = copied_and_kept(harness)
-    harness.settle(queue, 1)
-    harness.rest()
-    found = look(harness.disk.copy(), FULL).recovered
-    assert found.checkpoint is not None
-    lane = found.lanes[queue << 8]
-    assert lane.number() == 0
-    assert [(entry.sequence, entry.number, entry.about) for entry in lane.owed] == [(1, 1, 1)]

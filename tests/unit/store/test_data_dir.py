@@ -14,7 +14,7 @@ from leveret.errors import StoreError
 from leveret.store import data_dir as module
 from leveret.store.data_dir import FORMAT, DataDir, kept_still, read_format, read_lineage
 
-GOOD = b"leveret data directory, format 1\n"
+GOOD = b"leveret data directory, format 2\n"
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_second_broker_is_refused_while_the_first_one_runs(folder: DataDir, path
     before = open_handles()
     assert refusal(path) == (
         f"data directory {path} is in use by another broker (process {os.getpid()}): "
-        "stop it, or choose another with --data-dir"
+        "stop it, or set data_dir to another one"
     )
     assert open_handles() == before
     assert contents(path)["lock"] == locked_by_us(path)
@@ -105,6 +105,17 @@ def test_lineage_stays_from_run_to_run(path: Path) -> None:
     second.close()
     assert first.lineage == second.lineage == read_lineage(path)
     assert len(first.lineage) == 32
+
+
+def test_another_lineage_can_begin(path: Path) -> None:
+    folder = DataDir.open(path)
+    folder.begin_lineage(b"a" * 32)
+    assert folder.lineage == read_lineage(path) == b"a" * 32
+    assert contents(path)["lock"] == locked_by_us(path)
+    folder.close()
+    again = DataDir.open(path)
+    assert again.lineage == b"a" * 32
+    again.close()
 
 
 @pytest.mark.parametrize("left", [b"4711\n", b"", b"4711\n" + b"x" * 60, b"\0" * 53])
@@ -219,25 +230,32 @@ def test_format_is_synced_before_it_gets_its_name_and_the_name_after(
 
 def test_newer_format_is_refused_and_the_lock_is_free_again(path: Path) -> None:
     DataDir.open(path).close()
-    (path / "format").write_text("leveret data directory, format 2\n")
+    (path / "format").write_text("leveret data directory, format 3\n")
     before = open_handles()
     expected = (
-        f"data directory {path} has format 2, this Leveret reads up to 1: "
-        "upgrade Leveret or choose another with --data-dir"
+        f"data directory {path} has format 3, this Leveret reads up to 2: "
+        "upgrade Leveret or set data_dir to another one"
     )
     assert refusal(path) == expected
     assert refusal(path) == expected
     assert open_handles() == before
-    assert read_format(path) == 2
+    assert read_format(path) == 3
 
 
-@pytest.mark.parametrize("text", [b"", GOOD.replace(b"1", b"x"), GOOD * 2, b"\xff\x00", b"something else\n" * 99])
+def test_a_directory_of_an_older_format_is_upgraded_and_refused_by_older_versions(path: Path) -> None:
+    DataDir.open(path).close()
+    (path / "format").write_text("leveret data directory, format 1\n")
+    DataDir.open(path).close()
+    assert (path / "format").read_bytes() == GOOD
+
+
+@pytest.mark.parametrize("text", [b"", GOOD.replace(b"2", b"x"), GOOD * 2, b"\xff\x00", b"something else\n" * 99])
 def test_format_that_nobody_wrote_is_refused(path: Path, text: bytes) -> None:
     DataDir.open(path).close()
     (path / "format").write_bytes(text)
     found = refusal(path)
     assert found.startswith(f"data directory {path} has an unknown format (its file 'format' contains b'")
-    assert found.endswith("restore a backup, or choose another with --data-dir")
+    assert found.endswith("restore a backup, or set data_dir to another one")
     assert len(found) < 400
     with pytest.raises(StoreError, match="unknown format"):
         read_format(path)
@@ -249,7 +267,7 @@ def test_reading_the_format_of_another_folder_is_refused(tmp_path: Path) -> None
     with pytest.raises(StoreError, match="is not a Leveret data directory"):
         read_format(tmp_path / "nowhere")
     (tmp_path / "format").mkdir()
-    with pytest.raises(StoreError, match=r"cannot use .* as data directory: .*Is a directory.*; choose another"):
+    with pytest.raises(StoreError, match=r"cannot use .* as data directory: .*Is a directory.*; set data_dir"):
         read_format(tmp_path)
 
 
@@ -260,7 +278,7 @@ def test_file_in_the_way_is_refused_with_the_remedy(tmp_path: Path) -> None:
         found = refusal(path)
         assert found.startswith(f"cannot use {path} as data directory: ")
         assert "Not a directory" in found
-        assert found.endswith("; choose another with --data-dir")
+        assert found.endswith("; set data_dir to another one")
 
 
 def test_full_disk_does_not_keep_the_broker_from_starting(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +298,7 @@ def test_lock_that_the_file_system_does_not_know_is_refused(path: Path, monkeypa
     monkeypatch.setattr(module.fcntl, "flock", flock)
     before = open_handles()
     assert refusal(path) == (
-        f"cannot use {path} as data directory: [Errno 37] No locks available; choose another with --data-dir"
+        f"cannot use {path} as data directory: [Errno 37] No locks available; set data_dir to another one"
     )
     assert open_handles() == before
 

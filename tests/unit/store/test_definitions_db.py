@@ -333,7 +333,7 @@ def test_database_of_another_program_is_refused(path: Path) -> None:
 @pytest.mark.parametrize("garbage", [b"hello", b"not a database at all" * 1000])
 def test_file_that_is_no_database_is_refused(path: Path, garbage: bytes) -> None:
     path.write_bytes(garbage)
-    remedy = "restore a backup, or choose another data directory with --data-dir"
+    remedy = "restore a backup, or set data_dir to another directory"
     assert refusal(path) == f"cannot use {path} (file is not a database): {remedy}"
     assert path.read_bytes() == garbage
 

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -28,6 +29,14 @@ def test_buffers_are_written_in_order_at_the_end(files: Files, tmp_path: Path) -
     files.close(handle)
     assert (tmp_path / "journal/one").read_bytes() == b"abcd"
     assert files.size("journal/one") == 4
+
+
+def test_reads_are_counted_and_timed(tmp_path: Path) -> None:
+    ticks = count()
+    files = Files(tmp_path, work_time=lambda: next(ticks) / 4)
+    (tmp_path / "one").write_bytes(b"abcd")
+    assert [files.read("one", offset, 3) for offset in (0, 2)] == [b"abc", b"cd"]
+    assert (files.reads, files.read_bytes, files.read_seconds) == (2, 5, 0.5)
 
 
 def test_a_file_that_is_there_is_not_taken_over(files: Files) -> None:
@@ -130,6 +139,9 @@ def test_short_reads_are_continued(files: Files, tmp_path: Path, monkeypatch: py
     real = os.read
     monkeypatch.setattr(os, "read", lambda handle, size: real(handle, min(size, 100)))
     assert files.read("one", 3, 2000) == data[3:2003]
+    assert (files.reads, files.read_bytes) == (1, 2000)
+    assert files.read("one", 2500, 100) == data[2500:]
+    assert (files.reads, files.read_bytes) == (2, 2060)
 
 
 def test_reading_leaves_no_handle_open(files: Files, tmp_path: Path) -> None:

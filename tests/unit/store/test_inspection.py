@@ -205,7 +205,7 @@ def test_a_newer_format_is_refused_with_the_remedy(path: Path) -> None:
     with SynchronousStore(path):
         pass
     (path / "format").write_text("leveret data directory, format 7\n")
-    assert "format 7, this Leveret reads up to 1: upgrade" in refusal(path)
+    assert "format 7, this Leveret reads up to 2: upgrade" in refusal(path)
 
 
 def test_definitions_of_a_newer_version_are_refused_by_their_own_name(path: Path) -> None:

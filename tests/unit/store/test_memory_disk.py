@@ -48,6 +48,16 @@ def test_a_file_is_made_once(disk: Disk) -> None:
     assert disk.read("a/file", 0, 9) == b"x"
 
 
+def test_a_renamed_file_replaces_another(disk: Disk) -> None:
+    put(disk, "a/old", b"old")
+    put(disk, "a/new", b"new")
+    disk.rename("a/new", "a/old")
+    assert disk.names("a") == ["old"]
+    assert disk.read("a/old", 0, 9) == b"new"
+    with pytest.raises(FileNotFoundError):
+        disk.rename("a/new", "a/old")
+
+
 def test_a_file_that_was_cut_is_appended_to(disk: Disk) -> None:
     handle = disk.create("a/file")
     disk.append(handle, [b"0123456789"])

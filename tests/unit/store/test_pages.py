@@ -3,42 +3,19 @@
 from __future__ import annotations
 
 from errno import EIO, ENOENT
-from random import Random
 
 import pytest
 
-from leveret.message import TRANSIENT, Message
 from leveret.store import pages
 from leveret.store.pages import Loaded, fetch
 from leveret.store.run_block import Run
-from tests.support.store_harness import ADDRESS, StoreHarness, look, message
-
-FULL = 2048
+from tests.support.loaded_pages import SMALL, bodies, load, numbered, small_segments
+from tests.support.store_harness import StoreHarness, look, message
 
 
 @pytest.fixture
 def harness() -> StoreHarness:
-    """With the queues 1 and 2, in small segments; reclaims only when it is told to."""
-    made = StoreHarness(full_size=FULL)
-    made.begin()
-    made.reclaims = False
-    for _ in range(2):
-        made.declare()
-    made.rest()
-    return made
-
-
-def load(
-    harness: StoreHarness, first: int, stop: int, most: int = 1 << 20, queue: int = 1, lane: int = 0
-) -> list[Loaded]:
-    loaded: list[list[Loaded]] = []
-    harness.pages.load(queue, lane, first, stop, most, loaded.append)
-    (found,) = loaded
-    return found
-
-
-def bodies(loaded: list[Loaded]) -> list[tuple[int, bytes]]:
-    return [(each.sequence, each.message[0].rstrip(b"\0")) for each in loaded]
+    return small_segments()
 
 
 def publish(harness: StoreHarness, number: int, size: int = 300) -> None:
@@ -48,8 +25,39 @@ def publish(harness: StoreHarness, number: int, size: int = 300) -> None:
         harness.rest()
 
 
-def numbered(*sequences: int) -> list[tuple[int, bytes]]:
-    return [(sequence, b"m%d" % sequence) for sequence in sequences]
+def sizes_read(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of each read from now on."""
+    sizes: list[int] = []
+    read = harness.disk.read
+
+    def counted(path: str, offset: int, size: int) -> bytes:
+        sizes.append(size)
+        return read(path, offset, size)
+
+    monkeypatch.setattr(harness.disk, "read", counted)
+    return sizes
+
+
+def test_runs_that_lie_close_are_read_at_once(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(harness, 4)
+    sizes = sizes_read(harness, monkeypatch)
+    assert bodies(load(harness, 1, 5)) == numbered(1, 2, 3, 4)
+    assert len(sizes) == 1
+
+
+def test_a_run_far_from_the_next_is_read_alone(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "GAP", 100)
+    monkeypatch.setattr(pages, "RECORD_SLACK", 10)
+    harness.publish([1], b"m1".ljust(30, b"\0"))
+    harness.rest()
+    harness.publish([2], bytes(700))
+    harness.rest()
+    harness.publish([1], b"m2".ljust(30, b"\0"))
+    harness.rest()
+    sizes = sizes_read(harness, monkeypatch)
+    assert bodies(load(harness, 1, 3)) == numbered(1, 2)
+    assert len(sizes) == 4  # each once to find the size of its record
+    assert max(sizes) < 200
 
 
 def spoil(harness: StoreHarness, what: bytes) -> None:
@@ -170,7 +178,7 @@ def test_a_damaged_record_is_lost_and_nothing_else_is(harness: StoreHarness, cap
     harness.rest()
     assert harness.live(1) == 5  # it is settled, and not tried again
     assert harness.pages.next_sequence(1, 0, 3) == 4
-    assert len(look(harness.disk.copy(), FULL).messages) == 5
+    assert len(look(harness.disk.copy(), SMALL).messages) == 5
 
 
 def test_a_load_of_which_all_is_damaged_says_so(harness: StoreHarness) -> None:
@@ -196,7 +204,36 @@ def test_damage_between_two_parts_of_a_record_alters_neither(harness: StoreHarne
     ]
     found = fetch(harness.disk, 1, 0, [(False, run) for run in runs], 0.0)
     assert bodies(found.loaded) == numbered(1, 3)
-    assert found.lost == [runs[1]]
+    assert [each.run for each in found.lost] == [runs[1]]
+
+
+def test_what_other_nodes_have_is_not_given_up(harness: StoreHarness) -> None:
+    publish(harness, 3)
+    spoil(harness, b"m2")
+    reasons: list[str] = []
+    harness.pages.on_damage = reasons.append
+    harness.pages.load(1, 0, 1, 9, 1 << 20, lambda loaded: pytest.fail("a message was left out"))
+    harness.rest()
+    assert "segment 1 of its journal is damaged at" in reasons[0]
+    assert harness.live(1) == 3  # not settled: the other nodes would lose it too
+
+
+@pytest.mark.parametrize("number", [EIO, ENOENT])
+def test_a_segment_that_only_other_nodes_can_read_is_reported(harness: StoreHarness, number: int) -> None:
+    publish(harness, 3)
+    reasons: list[str] = []
+    harness.pages.on_damage = reasons.append
+    harness.disk.fault = lambda kind, path: OSError(number, "cannot be read") if kind == "read" else None
+    harness.pages.load(1, 0, 1, 9, 1 << 20, lambda loaded: pytest.fail("nothing was read"))
+    assert "cannot be read" in reasons[0]
+
+
+def test_spilled_messages_are_on_no_other_node(harness: StoreHarness, caplog: pytest.LogCaptureFixture) -> None:
+    harness.pages.on_damage = lambda reason: pytest.fail(reason)
+    harness.pages.spill(1, 0, [(1, message(b"m1")), (2, message(b"m2"))])
+    spoil(harness, b"m1")
+    assert load(harness, 1, 9) == []
+    assert "damaged and lost" in caplog.text
 
 
 def test_a_disk_that_cannot_be_read_is_tried_again_and_costs_nothing(harness: StoreHarness) -> None:
@@ -290,51 +327,3 @@ def test_a_load_while_copies_find_no_room_reads_the_originals(harness: StoreHarn
 
 
 # ---- with the spill
-
-
-def transient(sequence: int, size: int) -> tuple[int, Message]:
-    return sequence, ((b"m%d" % sequence).ljust(size, b"\0"), ADDRESS, TRANSIENT)
-
-
-@pytest.mark.parametrize("large", ["kept", "spilled"])
-@pytest.mark.parametrize("most", [1, 700, 2100, 1 << 20])
-def test_no_load_leaves_one_out_where_kept_and_spilled_messages_mix(
-    harness: StoreHarness, large: str, most: int
-) -> None:
-    kept, spilled = (1000, 10) if large == "kept" else (10, 1000)
-    for n in range(1, 12, 2):
-        harness.tails[1, 0] = n
-        harness.publish([1], (b"m%d" % n).ljust(kept, b"\0"))
-        harness.rest()
-    harness.pages.spill(1, 0, [transient(n, spilled) for n in range(2, 13, 2)])
-    found = bodies(load(harness, 1, 13, most))
-    assert found == numbered(*range(1, 1 + len(found)))
-    assert found
-    reached = 1
-    for _ in range(20):
-        reached += len(load(harness, reached, 13, most))
-    assert reached == 13
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_loads_of_any_mix_go_through_all_of_it_in_order(harness: StoreHarness, seed: int) -> None:
-    random = Random(seed)
-    there: list[int] = []
-    for n in range(1, 60):
-        size = random.choice((5, 60, 700))
-        if random.random() < 0.5:
-            harness.tails[1, 0] = n
-            harness.publish([1], (b"m%d" % n).ljust(size, b"\0"))
-            harness.rest()
-        else:
-            harness.pages.spill(1, 0, [transient(n, size)])
-        there.append(n)
-    for n in random.sample(there, 15):
-        harness.settle(1, n)
-        harness.pages.drop(1, 0, n, 1)
-        there.remove(n)
-    harness.rest()
-    found: list[tuple[int, bytes]] = []
-    while (first := harness.pages.next_sequence(1, 0, found[-1][0] + 1 if found else 1)) is not None:
-        found += bodies(load(harness, first, 60, random.choice((1, 500, 3000))))
-    assert found == numbered(*there)

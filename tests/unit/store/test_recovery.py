@@ -6,6 +6,7 @@ from errno import EIO, ENOSPC
 
 import pytest
 
+from leveret.errors import DamagedJournal
 from leveret.store.log import Placement
 from leveret.store.records import (
     END_OF_GROUP,
@@ -286,6 +287,20 @@ def test_damage_on_a_full_disk_does_not_stop_the_start() -> None:
     scribe.disk.put(segment_path(1), scribe.data.replace(b"spoilt", b"??????"))
     scribe.disk.fault = lambda kind, path: OSError(ENOSPC, "full") if "quarantine" in path else None
     assert scribe.bodies() == [b"sound"]
+
+
+@pytest.mark.parametrize("bytes_", [b"??????", b""])
+def test_a_member_of_a_cell_refuses_damage_and_changes_nothing(bytes_: bytes) -> None:
+    """In the middle, or at the end: the log has written all of it."""
+    scribe = Scribe()
+    scribe.publish(1, b"sound")
+    scribe.publish(2, b"spoilt")
+    damaged = scribe.data.replace(b"spoilt", bytes_)
+    scribe.disk.put(segment_path(1), damaged)
+    with pytest.raises(DamagedJournal, match=r"1 part\(s\) of its journal are damaged, the first in segment 1"):
+        recover(scribe.disk, {1}, FULL, is_member=True)
+    assert scribe.disk.content(segment_path(1)) == damaged
+    assert scribe.disk.names("quarantine") == []
 
 
 def test_a_part_that_cannot_be_read_does_not_stop_the_start() -> None:

@@ -301,5 +301,6 @@ def test_an_index_of_frozen_blocks_is_the_same_and_independent() -> None:
 
 def test_runs_in_segments_that_are_gone_are_found() -> None:
     index = single_messages(5000)
-    assert index.missing(range(1, 6)) == []
-    assert [run.sequence for run in index.missing({1, 2, 4, 5})] == list(range(2000, 3000))
+    assert index.runs_in(frozenset()) == index.runs_in(frozenset({0, 6})) == []
+    assert [run.sequence for run in index.runs_in(frozenset({3}))] == list(range(2000, 3000))
+    assert [run.segment for run in index.runs_in(frozenset({1, 5}))] == [1] * 1000 + [5] * 1000

@@ -12,6 +12,7 @@ from leveret.message import NEVER, TRANSIENT, Address, Message, Traits
 from leveret.store import spill
 from leveret.store.pages import Loaded
 from tests.support.ledger import is_same
+from tests.support.loaded_pages import bodies, load
 from tests.support.store_harness import StoreHarness
 
 HERE, THERE = Address("ex", "key", 1, 131072), Address("", "q", 1, 131072)
@@ -33,19 +34,6 @@ def harness() -> StoreHarness:
     made = StoreHarness()
     made.begin()
     return made
-
-
-def load(
-    harness: StoreHarness, first: int, stop: int, most: int = 1 << 20, queue: int = 1, lane: int = 0
-) -> list[Loaded]:
-    loaded: list[list[Loaded]] = []
-    harness.pages.load(queue, lane, first, stop, most, loaded.append)
-    (found,) = loaded
-    return found
-
-
-def bodies(loaded: list[Loaded]) -> list[tuple[int, bytes]]:
-    return [(each.sequence, each.message[0]) for each in loaded]
 
 
 def files(harness: StoreHarness) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from errno import EIO, ENOSPC
+from itertools import count
 
 import pytest
 
@@ -217,3 +218,18 @@ def test_the_reserve_makes_room_when_the_disk_is_full(disk: VirtualDisk, writer:
     assert RESERVE not in disk.files()
     writer.run([batch((2, b"settles"))])
     assert body(disk, TWO) == b"settles"
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_writes_and_syncs_are_counted_and_timed_also_if_a_sync_fails(disk: VirtualDisk, is_broken: bool) -> None:
+    ticks = count()
+    writer = Writer(disk, disk, 64, work_time=lambda: next(ticks) / 4)
+    writer.run([batch((1, b"first"))])
+    if is_broken:
+        disk.fault = failing("sync", EIO)  # type: ignore[assignment]
+        with pytest.raises(OSError, match="sync failed"):
+            writer.run([batch((1, b"second"))])
+    else:
+        writer.run([batch((1, b"second"))])
+    assert (writer.writes, writer.written_bytes, writer.write_seconds) == (2, 11, 0.5)
+    assert (writer.syncs, writer.sync_seconds) == (3, 0.75), "the first is that of a new segment"

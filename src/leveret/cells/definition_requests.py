@@ -1,0 +1,358 @@
+"""Requests for changes of shared definitions: how the first cell handles them, and how another cell makes them.
+
+{"id": 7, "put": [kind, item]}                              declare an exchange or a queue, or bind
+{"id": 8, "drop": [kind, key], "if_unused": true}           delete an exchange, or unbind
+{"id": 9, "sync": true}                                     answer only: the sender has all earlier changes then
+{"removed": [vhost, name]}                                  a queue of the sender does not exist any more
+{"moving": {...}}                                           about a queue that moves, see cells/queue_moves.py
+{"counts": [[vhost, name, ready, unacknowledged], ...]}     of queues of the sender, as far as they have changed
+{"shards": [vhost, exchange, cell, state]}                  of an ordered exchange (sharding/cell_slots.py)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, Protocol
+
+import msgspec
+
+from leveret.broker.broker import Broker
+from leveret.broker.cells import Answered
+from leveret.broker.vhost import MADE_UP, Vhost
+from leveret.cells.counts_report import CountsReport
+from leveret.cells.definition_copy import DefinitionCopy, unpacked
+from leveret.cells.definition_feed import Frame, Send, packed
+from leveret.cells.remote_queue import RemoteQueue
+from leveret.cells.shared_definitions import (
+    Item,
+    RemoteOwner,
+    SharedBinding,
+    SharedExchange,
+    SharedQueue,
+    binding_of,
+    declare_exchange,
+    key_of,
+    shared_binding,
+    shared_exchange,
+    shared_queue,
+    table_of,
+)
+from leveret.errors import AmqpError, NotFound, PreconditionFailed, error_of
+from leveret.logs import get_log
+from leveret.queues.declared_queue import HERE, DeclaredQueue, home_of
+from leveret.routing.bindings import Binding
+from leveret.routing.exchange import Exchange
+from leveret.store.definitions import Change
+from leveret.wire.fields import encode_table
+
+FIRST = "c1"  # the name of the first cell
+PATIENCE = 10.0  # seconds that a request waits for the first cell
+
+
+class MoveReports(Protocol):
+    """The moves of queues (cells/queue_moves.py)."""
+
+    def handle(self, sender: str, report: Frame) -> None: ...
+
+    def is_decided_elsewhere(self, vhost: str, queue: str) -> bool:
+        """Whether another cell than its home may have the queue by now."""
+
+    def left(self, cell: str) -> None:
+        """The cell has lost its connection to this one."""
+
+
+class MoveOrders(Protocol):
+    """The part of this cell in moves of queues (cells/move_agent.py)."""
+
+    def order(self, frame: Frame) -> None: ...
+
+    def held(self) -> list[list[str]]:
+        """Moves that the first cell has to decide: number, virtual host, queue and cell."""
+
+    def first_lost(self) -> None: ...
+
+    def rehome(self, vhost_name: str, name: str, home: str) -> None:
+        """The home of the queue, as the first cell has it: the queue may have moved."""
+
+
+class DefinitionService:
+    """The first cell. ``cell``: its name."""
+
+    def __init__(self, broker: Broker, cell: str) -> None:
+        self._broker = broker
+        self._cell = cell
+        self._log = get_log("cells").bind(cell=cell)
+        self.moves: MoveReports | None = None
+
+    def handle(self, sender: str, frame: Frame, send: Send) -> None:
+        """The request of another cell. The answer is sent once the change is on disk here."""
+        number = frame.get("id")
+        try:
+            if "shards" in frame:
+                if self._broker.cells.shards is not None:
+                    self._broker.cells.shards.reported(frame["shards"])
+            elif "counts" in frame:
+                self._count(sender, frame["counts"])
+            elif "moving" in frame:
+                if self.moves is not None:
+                    self.moves.handle(sender, frame["moving"])
+            elif "removed" in frame:
+                self._removed(sender, *frame["removed"])
+            elif "put" in frame:
+                self._put(sender, unpacked(frame["put"]), is_request=number is not None)
+            elif "drop" in frame:
+                self._drop(frame["drop"][0], frame["drop"][1], bool(frame.get("if_unused")))
+        except AmqpError as error:
+            if number is not None:
+                send({"id": number, "error": [error.code, error.text]})
+            elif not isinstance(error, NotFound):  # what this cell has just deleted
+                self._log.error("definition of another cell cannot be applied", other=sender, reason=error.text)
+            return
+        finally:
+            self._broker.wake()
+        if number is not None:
+            lost = {"id": number, "error": [PreconditionFailed.code, "the disk of the first cell failed"]}
+            self._broker.when_granted(lambda: send({"id": number}), lost=lambda: send(lost))
+
+    def lost(self, cell: str) -> None:
+        """The connection of another cell."""
+        if self.moves is not None:
+            self.moves.left(cell)
+
+    def _put(self, sender: str, item: Item, is_request: bool) -> None:
+        if not isinstance(item, SharedExchange | SharedQueue | SharedBinding):
+            raise PreconditionFailed(f"another cell cannot change this definition: {item!r:.200}")
+        if isinstance(item, SharedExchange):
+            declare_exchange(self._broker, item, is_limited=is_request)
+        elif isinstance(item, SharedQueue):
+            if is_request and not item.owner and sender in self._broker.cells.leaving:
+                item = item._replace(home="")  # a cell that leaves gets no new queues
+            self._broker.vhost(item.vhost).declare_queue(
+                item.name,
+                durable=item.durable,
+                exclusive=bool(item.owner),
+                auto_delete=item.auto_delete,
+                arguments=table_of(item.arguments),
+                owner=RemoteOwner(sender, item.owner) if item.owner else None,
+                is_made_up=True,
+                home=self._home(item, sender),
+                is_limited=is_request,
+            )
+        else:
+            self._broker.vhost(item.vhost).bind(binding_of(item), is_limited=is_request)
+
+    def _home(self, item: SharedQueue, sender: str) -> str:
+        if not item.home:
+            placement, vhost = self._broker.cells.placement, self._broker.vhost(item.vhost)
+            arguments = table_of(item.arguments)
+            return sender if placement is None else placement.home_of_new(vhost, item.name, arguments, sender)
+        return HERE if item.home == self._cell else item.home
+
+    def _drop(self, kind: str, key: list[Any], if_unused: bool) -> None:
+        if kind == "exchange":
+            self._broker.vhost(key[0]).delete_exchange(key[1], if_unused=if_unused)
+        elif kind == "binding":
+            self._broker.vhost(key[0]).unbind(binding_of(msgspec.convert(key, SharedBinding)))
+
+    def _count(self, sender: str, counts: list[list[Any]]) -> None:
+        for vhost, name, ready, unacked in counts:
+            found = self._broker.vhosts.get(vhost)
+            queue = None if found is None else found.queues.get(name)
+            if isinstance(queue, RemoteQueue) and queue.cell.name == sender:
+                queue.report(ready, unacked)
+
+    def _removed(self, sender: str, vhost: str, name: str) -> None:
+        queue = self._broker.vhost(vhost).queues.get(name)
+        if self.moves is not None and self.moves.is_decided_elsewhere(vhost, name):
+            return
+        if queue is not None and home_of(queue) == sender:
+            self._broker.vhost(vhost).remove_queue(queue)
+
+
+class FirstCell:
+    """The first cell, as another one sees it: broker.cells.SharedChanges and DefinitionWatcher. ``connected`` and
+    ``lost`` follow each other any number of times."""
+
+    def __init__(self, broker: Broker, cell: str, copy: DefinitionCopy) -> None:
+        """``cell``: the own name."""
+        self.name = FIRST
+        self.is_current = False  # the own definitions were compared since the connection was made
+        self._broker = broker
+        self._cell = cell
+        self._copy = copy
+        self.moves: MoveOrders | None = None
+        self._send: Send | None = None
+        self._numbers = count(1)
+        self._waiting: dict[int, tuple[Frame, Answered]] = {}
+        self._unsent: dict[int, float] = {}  # of those: when they fail
+        self._is_copying = False
+        self._counts = CountsReport(broker, self._tell)
+        broker.cells.watcher, broker.cells.changes, broker.cells.name = self, self, cell
+
+    # ---- the connection
+
+    def connected(self, send: Send) -> None:
+        self._send = send
+
+    def lost(self) -> None:
+        """Requests without an answer are made again: a change that was made already stays as it is."""
+        self._send = None
+        self.is_current = False
+        self._counts.forget()
+        for number in self._waiting.keys() - self._unsent.keys():
+            self._wait(number)
+        if self.moves is not None:
+            self.moves.first_lost()
+        self._broker.wake()
+
+    def receive(self, frame: Frame) -> None:
+        if "move" in frame:
+            if self.moves is not None:
+                self.moves.order(frame["move"])
+        elif "definitions" in frame:
+            self._compare([unpacked(pair) for pair in frame["definitions"]])
+        elif "put" in frame:
+            item = unpacked(frame["put"])
+            self._copying(lambda: self._copy.put(item))
+            if isinstance(item, SharedQueue) and self._copy.lacks_own(item):
+                self._tell({"removed": [item.vhost, item.name]})
+        elif "drop" in frame:
+            self._copying(lambda: self._copy.drop(*frame["drop"]))
+        elif (waiting := self._waiting.pop(frame["id"], None)) is not None:
+            error = frame.get("error")
+            waiting[1](None if error is None else error_of(*error))
+        self._broker.wake()
+
+    def _compare(self, items: list[Item]) -> None:
+        unknown, gone = self._copying(lambda: self._copy.compare(items))
+        for item in unknown:
+            self._tell({"put": packed(item)})
+        for queue in gone:
+            self._tell({"removed": [queue.vhost, queue.name]})
+        self.is_current = True
+        if self.moves is not None:
+            self.report_move({"held": self.moves.held()})
+        unsent, self._unsent = self._unsent, {}
+        for number in sorted(unsent):
+            self._tell(self._waiting[number][0])
+        if self._broker.cells.shards is not None:
+            self._broker.cells.shards.compared()
+
+    def report_shards(self, report: list[Any]) -> None:
+        if self.is_current:
+            self._tell({"shards": report})
+
+    def _copying(self, job: Any) -> Any:
+        self._is_copying = True
+        try:
+            return job()
+        finally:
+            self._is_copying = False
+
+    def _tell(self, frame: Frame) -> None:
+        if self._send is not None:
+            self._send(frame)
+
+    def follow_moves(self, moves: MoveOrders) -> None:
+        self.moves = self._copy.moves = moves
+
+    def report_move(self, report: Frame) -> None:
+        self._tell({"moving": report})
+
+    # ---- counts
+
+    def report_counts(self) -> None:
+        """Of the queues of this cell that have changed since the last call: the first cell shows them."""
+        if self.is_current:
+            self._counts.begin()
+
+    # ---- requests
+
+    def _ask(self, frame: Frame, answered: Answered) -> None:
+        number = frame["id"] = next(self._numbers)
+        self._waiting[number] = frame, answered
+        if self.is_current:
+            self._tell(frame)
+        else:
+            self._wait(number)
+
+    def _wait(self, number: int) -> None:
+        """For the first cell, which is away."""
+        until = self._unsent[number] = self._broker.clock.now() + PATIENCE
+        self._broker.timers.at(until, lambda: self._expire(number))
+
+    def _expire(self, number: int) -> None:
+        if number in self._unsent and self._unsent[number] <= self._broker.clock.now():
+            del self._unsent[number]
+            _, answered = self._waiting.pop(number)
+            answered(_unreachable())
+            self._broker.wake()
+
+    def declare_exchange(self, vhost: str, exchange: Exchange, answered: Answered) -> None:
+        self._ask({"put": packed(shared_exchange(vhost, exchange))}, answered)
+
+    def delete_exchange(self, vhost: str, name: str, if_unused: bool, answered: Answered) -> None:
+        self._ask({"drop": ["exchange", [vhost, name]], "if_unused": if_unused}, answered)
+
+    def declare_queue(
+        self,
+        vhost: str,
+        name: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        owner: str,
+        arguments: Mapping[str, object],
+        answered: Answered,
+    ) -> None:
+        is_bound_to_client = bool(owner) or auto_delete or name.startswith(MADE_UP)
+        home = self._cell if is_bound_to_client else ""  # the first cell decides
+        item = SharedQueue(vhost, name, durable, auto_delete, owner, encode_table(arguments), home)
+        self._ask({"put": packed(item)}, answered)
+
+    def sync(self, answered: Answered) -> None:
+        self._ask({"sync": True}, answered)
+
+    def bind(self, vhost: str, binding: Binding, answered: Answered) -> None:
+        self._ask({"put": packed(shared_binding(vhost, binding))}, answered)
+
+    def unbind(self, vhost: str, binding: Binding, answered: Answered) -> None:
+        self._ask({"drop": packed(shared_binding(vhost, binding))}, answered)
+
+    # ---- from the broker: what was changed here and not requested, as by sharding or in the process
+
+    def queue_added(self, vhost: Vhost, queue: DeclaredQueue) -> None:
+        if queue.home is None:
+            self._report({"put": packed(shared_queue(queue, self._cell))}, "queue", vhost.name, queue.name)
+
+    def queue_removed(self, vhost: Vhost, queue: DeclaredQueue) -> None:
+        if queue.home is None:
+            self._report({"removed": [vhost.name, queue.name]}, "queue", vhost.name, queue.name)
+
+    def exchange_added(self, vhost: Vhost, exchange: Exchange) -> None:
+        self._report({"put": packed(shared_exchange(vhost.name, exchange))}, "exchange", vhost.name, exchange.name)
+
+    def exchange_removed(self, vhost: Vhost, name: str) -> None:
+        self._report({"drop": ["exchange", [vhost.name, name]]}, "exchange", vhost.name, name)
+
+    def bound(self, vhost: Vhost, binding: Binding) -> None:
+        item = shared_binding(vhost.name, binding)
+        self._report({"put": packed(item)}, *key_of(item))
+
+    def unbound(self, vhost: Vhost, binding: Binding) -> None:
+        item = shared_binding(vhost.name, binding)
+        self._report({"drop": packed(item)}, *key_of(item))
+
+    def recorded(self, change: Change) -> None:
+        """Users, policies and the like are changed in the first cell only."""
+
+    def _report(self, frame: Frame, *key: str) -> None:
+        """Unless the first cell has just reported it. Without a connection nothing is lost: it is compared when there
+        is one."""
+        if self.is_current and not (self._is_copying and self._copy.applying == key):
+            self._tell(frame)
+
+
+def _unreachable() -> PreconditionFailed:
+    return PreconditionFailed("the first cell, which changes the definitions of all cells, is down or inaccessible")
