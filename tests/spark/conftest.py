@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.broker_process import SRC, BrokerProcess
-from tests.support.programs import require_java
+from leveret.spark.reader_registration import ReaderRegistration
+from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
+from tests.support.spark_session import shared_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +25,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS))
+
+
+@pytest.fixture(autouse=True)
+def ended_registrations(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Readers that a test has not stopped would keep their threads."""
+    held: list[ReaderRegistration] = []
+    hold = ReaderRegistration.hold
+
+    def hold_noting(registration: ReaderRegistration, queues: Iterable[str]) -> None:
+        held.append(registration)
+        hold(registration, queues)
+
+    monkeypatch.setattr(ReaderRegistration, "hold", hold_noting)
+    yield
+    for registration in held:
+        registration.release()
 
 
 @pytest.fixture(scope="session")
@@ -43,25 +57,5 @@ def broker(serving: BrokerProcess) -> Iterator[SparkBroker]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    require_java()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Spark's Python processes run this checkout, whatever is installed.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SRC), os.environ.get("PYTHONPATH")]))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pyspark.sql import SparkSession
-
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("leveret-tests")
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "2")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-            .getOrCreate()
-        )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
+    with shared_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session

@@ -16,7 +16,7 @@ from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import BrokerRefused, BrokerUnreachable
 from leveret.spark.fetch import Fetch, RangePartition, SlicePartition
 from leveret.spark.options import Access, connection_options
-from leveret.spark.schema import Shape
+from leveret.spark.shape import Shape
 from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
 

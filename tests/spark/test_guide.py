@@ -1,4 +1,5 @@
-"""What the guide shows works as it stands: the Python of spark.md runs, the commands of pipelines.md are understood."""
+"""What the guide shows works as it stands: the Python of spark.md, schemas.md, pipelines.md and README.md runs, the
+commands of pipelines are understood."""
 
 from __future__ import annotations
 
@@ -13,11 +14,14 @@ from typer.testing import CliRunner
 
 from leveret.cli.pipeline import SUMMARIES, job_named
 from leveret.cli.pipeline_run import command_of
+from leveret.spark.jobs.archive import read_archive
 from leveret.spark.options import CONNECTION, SINK, SOURCE
+from tests.support.command_line import Cli
 from tests.support.spark_broker import STREAM, SparkBroker
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide"
-SPARK, PIPELINES = (GUIDE / "spark.md").read_text(), (GUIDE / "pipelines.md").read_text()
+SPARK = (GUIDE / "spark.md").read_text()
+PIPELINES = (GUIDE / "pipelines.md").read_text() + (GUIDE / "tables.md").read_text()
 USUAL = "http://127.0.0.1:15672"
 
 
@@ -57,6 +61,48 @@ def test_the_examples_of_the_spark_page_run(
     names["query"].awaitTermination()  # type: ignore[attr-defined]
     assert broker.bodies(large) == [b'{"total": 250}']
     assert len(broker.bodies(copied)) == 2
+
+
+def test_the_examples_of_the_schemas_page_run(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (GUIDE / "schemas.md").read_text()
+    [schema] = blocks(page, "json")
+    Path("orders.avsc").write_text(schema)
+    cli = Cli(broker.endpoint, tmp_path)
+    for line in "".join(blocks(page, "sh")).splitlines():
+        cli.done(*shlex.split(line)[1:])
+    names: dict[str, object] = {}
+    for block in blocks(page, "python"):
+        code = in_the_test(block, broker, tmp_path).replace("amqp://guest:guest@127.0.0.1:5672/", broker.amqp)
+        exec(code, names)  # noqa: S102  the guide is ours
+    [order] = names["orders"].collect()  # type: ignore[attr-defined]
+    assert (order.id, str(order.total)) == ("7", "12.50")
+    assert names["damaged"].count() == 1  # type: ignore[attr-defined]
+
+
+def test_the_examples_of_the_readme_and_of_the_page_of_pipelines_run(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both queries run until they are stopped, here after the first messages."""
+    monkeypatch.setenv("LEVERET_PASSWORD", "guest")
+    broker.channel.queue_declare("orders", durable=True, arguments=STREAM)
+    broker.publish("orders", ["small", "x" * 2_000])
+    big = broker.queue("big")
+    broker.channel.queue_bind(big, "amq.topic", "big.#")
+    [sink] = [block for block in blocks((GUIDE.parents[1] / "README.md").read_text(), "python") if "pyspark" in block]
+    assert '"checkpoint"' in sink  # relative to the directory in which Java was started
+    exec(in_the_test(sink, broker, tmp_path).replace('"checkpoint"', f'"{tmp_path}/checkpoint"'), {})  # noqa: S102
+    [query] = spark.streams.active
+    query.processAllAvailable()
+    query.stop()
+    assert broker.bodies(big) == [b"x" * 2_000]
+    [job] = [block for block in blocks(PIPELINES, "python") if "archive.start" in block]
+    here = in_the_test(job, broker, tmp_path).replace("Options(", f'Options(endpoint="{broker.endpoint}", ')
+    stopped = here.replace("running.wait()", "running.queries[0].processAllAvailable(); running.stop(); running.wait()")
+    exec(stopped, {})  # noqa: S102  the guide is ours
+    assert read_archive(spark, f"{tmp_path}/orders").where("length(body) = 2000").count() == 1
 
 
 def test_the_spark_page_has_every_option() -> None:

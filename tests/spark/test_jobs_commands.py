@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -25,10 +28,11 @@ from leveret.spark.jobs.dedup import DedupOptions
 from leveret.spark.jobs.job import sink_settings, source_settings
 from leveret.spark.jobs.route import RouteOptions
 from leveret.spark.jobs.running_job import Progress, Report, cause_of, lag_of
-from leveret.spark.jobs.session import require_java
+from leveret.spark.jobs.session import require_java, warm_up
 from leveret.spark.jobs.slices import Plan
 from leveret.spark.offsets import Source
 from tests.support.spark_broker import SparkBroker
+from tests.support.spark_environment import QUICK_JVM, python_environment
 
 LEVERET = [sys.executable, "-m", "leveret.cli.main", "pipeline"]
 
@@ -105,7 +109,8 @@ def test_flags_become_typed_options() -> None:
     [options] = seen
     assert (options.rule, options.drop, options.max_per_batch) == (("a => b", "c => d"), True, 7)
     assert source_settings(options) == {"queue": "q", "maxOffsetsPerTrigger": "7", "minPartitions": "4"}
-    assert sink_settings(options) == {"exchange": "e", "guarantee": "exactly-once", "mandatory": "true"}
+    publishing = {"exchange": "e", "guarantee": "exactly-once", "mandatory": "true", "unroutable": "fail"}
+    assert sink_settings(options) == publishing
 
 
 def test_options_that_are_no_pairs_are_refused() -> None:
@@ -210,13 +215,23 @@ def test_slices_of_a_plan_take_every_offset_once() -> None:
     assert max(sum(end - first for first, end in share.values()) for share in shares) <= 8
 
 
+def reported_by(broker: SparkBroker, stream: str) -> list[dict[str, Any]]:
+    """The reports of batches that read the stream."""
+    reports = broker.ask("GET", "queries")["queries"]
+    return [each for each in reports if any(stream in (one["offset"] or {}) for one in each.get("sources", []))]
+
+
 def test_archive_runs_as_a_command_until_ctrl_c(broker: SparkBroker, tmp_path: Path) -> None:
     stream = broker.stream("commanded", ["a", "b", "c"])
     where = ["--endpoint", broker.endpoint, "--queue", stream, "--path", str(tmp_path / "kept")]
-    command = [*LEVERET, "run", "archive", "--master", "local[2]", "--continuous", *where]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with_ui = ["--conf", "spark.ui.enabled=true", "--conf", "spark.ui.port=0"]
+    quick = ["--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"]
+    command = [*LEVERET, "run", "archive", "--master", "local[2]", "--continuous", *where, *with_ui, *quick]
+    local = os.environ | python_environment(tmp_path) | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=local) as process:
         assert process.stderr is not None
         said = iter(process.stderr)
+        assert any(line.startswith("starting Spark on local[2]; ") for line in said)
         assert any("rows 3 " in line for line in said)
         process.send_signal(signal.SIGINT)
         rest = "".join(said)
@@ -224,6 +239,14 @@ def test_archive_runs_as_a_command_until_ctrl_c(broker: SparkBroker, tmp_path: P
     assert "stopping; the next run continues from here" in rest
     assert "Traceback" not in rest
     assert list((tmp_path / "kept").glob(f"date=*/hour=*/queue={stream}/*.parquet"))
+    [report] = reported_by(broker, stream)
+    assert report["steps"] == ["archive: compression zstd"]
+    assert report["sink"] == str(tmp_path / "kept")
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", report["spark_ui"])
+
+
+def test_workers_are_started_before_they_are_needed(spark: SparkSession) -> None:
+    warm_up(spark)  # fails if the tasks do
 
 
 class Borrowed:

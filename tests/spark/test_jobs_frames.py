@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from leveret.errors import ConfigError
 from leveret.spark.jobs import archive, audit, dead_letters, dedup, route, schema_check, traffic
 from leveret.spark.jobs.messages import outgoing, own_headers, with_header
+from leveret.spark.jobs.traffic_windows import INTERNAL, by_window, merged, with_percentiles
 from leveret.spark.offsets import Source
-from leveret.spark.schema import SINK_COLUMNS, refuse_unless_publishable
+from leveret.spark.schema import SCHEMA, SINK_COLUMNS, refuse_unless_publishable
 from tests.support.message_frames import NOON, frame, message
 
 
@@ -46,6 +49,15 @@ def traffic_options(**options: object) -> traffic.TrafficOptions:
     return traffic.TrafficOptions(queue="q", path="/nowhere", **options)  # type: ignore[arg-type]
 
 
+def windows_of(messages: DataFrame, options: traffic.TrafficOptions) -> DataFrame:
+    """The windows of all messages, computed in two parts that are merged."""
+    measured = traffic.measured(messages, options)
+    slide = options.slide or options.window
+    parts = [measured.where("size % 2 = 0"), measured.where("size % 2 = 1")]
+    first, second = (by_window(part, options.groups(), options.window, slide) for part in parts)
+    return with_percentiles(merged(first.unionByName(second), options.groups()), options.groups())
+
+
 def test_traffic_counts_sizes_and_latencies_by_window(spark: SparkSession) -> None:
     sent = {"timestamp": NOON}
     messages = frame(
@@ -54,7 +66,7 @@ def test_traffic_counts_sizes_and_latencies_by_window(spark: SparkSession) -> No
         message(b"late", after=61),
         message(b"other", after=1, routing_key="other"),
     )
-    rows = traffic.counted(messages, traffic_options()).orderBy("window_start", "routing_key").collect()
+    rows = windows_of(messages, traffic_options()).orderBy("window_start", "routing_key").collect()
     first, other, second = rows
     assert (first.messages, first.bytes, first.size_p50, first.size_p95, first.size_p99) == (100, 5050, 50, 95, 99)
     assert (first.latency_ms_p50, first.latency_ms_p99) == (2000, 2000)
@@ -68,7 +80,7 @@ def test_traffic_takes_the_time_of_sending_from_a_header(spark: SparkSession) ->
     sent = str(int(NOON.timestamp() * 1000) + 250)
     messages = frame(spark, message(after=1, headers={"sent": sent}), message(after=1, headers={"sent": "soon"}))
     options = traffic_options(sent_header="sent", by="queue")
-    [row] = traffic.counted(messages, options).collect()
+    [row] = windows_of(messages, options).collect()
     assert (row.messages, row.latency_ms_p50, row.latency_ms_p99) == (2, 750, 750)
     assert "exchange" not in row
     assert "headers" in traffic.columns_for(options)
@@ -76,12 +88,37 @@ def test_traffic_takes_the_time_of_sending_from_a_header(spark: SparkSession) ->
 
 
 def test_traffic_results_are_messages(spark: SparkSession) -> None:
-    results = traffic.as_messages(traffic.counted(frame(spark, message(b"12345")), traffic_options()))
+    options = traffic_options()
+    results = traffic.as_messages(windows_of(frame(spark, message(b"12345")), options).drop(*INTERNAL))
     refuse_unless_publishable(results.schema)
     [row] = results.collect()
     told = json.loads(row.body)
     assert (told["messages"], told["bytes"], told["routing_key"]) == (1, 5, "key")
     assert row.properties.content_type == "application/json"
+
+
+def test_windows_of_a_table_have_every_message(spark: SparkSession, tmp_path: Path) -> None:
+    """As in a declarative project. A stream, whose late messages Spark would drop, is refused."""
+    frame(spark, message(b"12345"), message(b"1", after=90)).write.parquet(str(tmp_path / "in"))
+    rows = traffic.counted(spark.read.parquet(str(tmp_path / "in")), traffic_options()).orderBy("window_start")
+    found = [(row.messages, row.bytes, row.size_p50) for row in rows.collect()]
+    assert found == [(1, 5, 5), (1, 1, 1)]
+    stream = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
+    written = traffic.counted(stream, traffic_options()).writeStream.format("noop")
+    with pytest.raises(AnalysisException, match="without watermark"):
+        written.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+
+def test_late_is_what_happens_or_as_before_a_time() -> None:
+    assert (traffic_options().late, traffic_options().lateness) == ("count", "10 seconds")
+    before = traffic_options(late="2 minutes")
+    assert (before.late, before.lateness) == ("count", "2 minutes")
+    assert replace(before, late="drop").lateness == "2 minutes"
+    with pytest.raises(ConfigError, match="invalid --late 'never': choose one of count, side, drop"):
+        traffic_options(late="never")
+    for half in ({"late": "side"}, {"late_path": "/late"}):
+        with pytest.raises(ConfigError, match="--late side and --late-path belong together"):
+            traffic_options(**half)
 
 
 def test_a_group_that_traffic_does_not_know_is_refused() -> None:
@@ -207,6 +244,19 @@ def test_rules_see_the_columns_of_a_table(spark: SparkSession, tmp_path: Path) -
     assert keys(spark, options, *bodies) == ["to.eu", "to.us", "unknown"]
 
 
+def test_a_table_with_several_rows_for_a_key_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = tmp_path / "customers.csv"
+    table.write_text("customer,region,tier\n7,eu,a\n8,us,a\n7,us,b\n8,eu,b\n8,asia,c\n,x,\n,y,\n")
+    options = route_options("true => {region}", schema="customer INT, region STRING", table=str(table), on="customer")
+    expected = r"customers\.csv has several rows for the same customer: customer 8 \(3 rows\), customer 7 \(2 rows\)\."
+    with pytest.raises(ConfigError, match=expected):
+        keys(spark, options, '{"customer": 9}')
+    both = replace(options, on="customer, region", rule=("true => {tier}",))
+    assert keys(spark, both, '{"customer": 7, "region": "us"}', '{"customer": 9}') == ["b", "key"]
+    with pytest.raises(ConfigError, match=r"--on is 'nobody', but .* has the columns customer, region, tier"):
+        keys(spark, replace(options, on="nobody"), "{}")
+
+
 @pytest.mark.parametrize("text", ["amount > 100", "=> big", "amount > 100 =>"])
 def test_a_rule_without_its_halves_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r'write a condition, => and a key, as "amount > 100 => big"'):
@@ -237,14 +287,25 @@ BODIES = {
     '{"id": null}': "the field id is missing",
     '{"id": "1", "amount": "much"}': "the field amount is not double",
     '{"id": "1", "at": "someday"}': "the field at is not timestamp",
-    '{"id": "1", "lines": [{"sku": "a", "n": "one"}]}': "a part of the body has another type than the schema says",
+    '{"id": "1", "lines": [{"sku": "a", "n": "one"}]}': "a part of the body has another type than in the schema",
+}
+
+
+STRICTLY = BODIES | {
+    '{"id": "1", "lines": [{"sku": "a", "n": "one"}]}': "the field lines[0].n is not int",
+    '{"id": "10", "amount": 1} trailing': "the body has text after the JSON",
+    '{"id": 10}': "the field id is not string",
+    '{"id": "1", "id": "2"}': "the field id is there twice",
+    '\ufeff{"id": "1"}': "the body starts with a byte order mark",
 }
 
 
 def test_a_body_that_does_not_fit_is_told_why(spark: SparkSession) -> None:
-    messages = frame(spark, *(message(body) for body in BODIES))
-    checked = schema_check.with_reason(messages, schema_check.schema_of(DDL)).collect()
-    assert {bytes(row.body).decode(): row.reason for row in checked} == BODIES
+    schema = schema_check.schema_of(DDL)
+    lenient = schema_check.with_reason(frame(spark, *(message(body) for body in BODIES)), schema)
+    assert {bytes(row.body).decode(): row.reason for row in lenient.collect()} == BODIES
+    strict = schema_check.with_strict_reason(frame(spark, *(message(body) for body in STRICTLY)), schema)
+    assert {bytes(row.body).decode(): row.reason for row in strict.collect()} == STRICTLY
 
 
 def test_only_the_bad_get_the_reason_as_a_header(spark: SparkSession) -> None:
@@ -306,6 +367,7 @@ def test_audit_finds_holes_copies_and_edges(spark: SparkSession) -> None:
 def test_audit_sees_what_retention_took_before_it_was_archived() -> None:
     behind = audit.edges(stream("a", 20, 25), audit.Kept(0, 10, 10, 0), 0)
     assert sorted(behind) == [audit.Gap("a", 10, 20), audit.Gap("a", 20, 25)]
+    assert audit.edges(stream("a", 20, 25), audit.Kept(0, 10, 10, 0), 100) == [audit.Gap("a", 10, 20)]
 
 
 def test_audit_of_an_archive_without_a_stream_lists_all_of_it() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pika
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from leveret.errors import ConfigError
 from leveret.spark.jobs import archive, audit, dead_letters, dedup, replay, route, schema_check, traffic
+from leveret.spark.jobs.accounting import Account, Counts, counted
+from leveret.spark.jobs.messages import outgoing, publish, read_stream
 from leveret.spark.jobs.running_job import JobFailed, Queries, Report, Running
 from tests.support.spark_broker import SparkBroker
 
@@ -54,7 +57,9 @@ def test_archive_of_a_stream_is_whole_and_audit_proves_it(
     path = str(tmp_path / "archive")
     options = archive.ArchiveOptions(endpoint=broker.endpoint, queue=stream, path=path, max_per_batch=20)
     running = archive.start(spark, options)
-    ended(running)
+    assert ended(running).accounts == (Account("archive", Counts(read=50, out=50)),)
+    assert isinstance(running, Queries)
+    assert [query.name for query in running.queries] == ["archive"]
     assert running.progress().rows == 50
     assert running.progress().batches == 3
     assert running.progress().lag == 0
@@ -68,6 +73,7 @@ def test_archive_of_a_stream_is_whole_and_audit_proves_it(
     good = audit.start(spark, asked).report()
     assert good.is_good, good
     assert good.rows == ((stream, "0 to 51", "0 to 51", 52, 0, 0, 0),)
+    assert good.accounts == (Account("audit", Counts(read=52, out=52)),)
 
     [lost] = archive.read_archive(spark, path).where("offset = 51").select("_metadata.file_path").collect()
     Path(urlsplit(lost.file_path).path).unlink()
@@ -81,11 +87,17 @@ def test_archive_takes_the_messages_of_a_classic_queue(
 ) -> None:
     queue = broker.queue("work", ["a", "b", "c"])
     path = str(tmp_path / "archive")
-    running = archive.start(spark, archive.ArchiveOptions(endpoint=broker.endpoint, queue=queue, path=path))
+    options = archive.ArchiveOptions(endpoint=broker.endpoint, queue=queue, path=path)
+    running = archive.start(spark, options)
     ended(running)
     assert sorted(bytes(row.body) for row in archive.read_archive(spark, path).collect()) == [b"a", b"b", b"c"]
     assert broker.bodies(queue) == []
     assert running.progress().lag == 0
+    # Without its checkpoint, Spark's file sink would skip the batch, and the message would be acknowledged.
+    broker.publish(queue, ["d"])
+    with pytest.raises(ConfigError, match=r"results of batches up to 0, and the checkpoint .*/new is new: use the"):
+        ended(archive.start(spark, replace(options, checkpoint=str(tmp_path / "new"))))
+    assert broker.bodies(queue) == [b"d"]
 
 
 def test_audit_is_for_streams(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
@@ -105,19 +117,22 @@ def test_traffic_arrives_as_files_and_as_messages(spark: SparkSession, broker: S
         window="1 second",
         late="0 seconds",
     )
-    ended(traffic.start(spark, options))
+    assert ended(traffic.start(spark, options)).accounts == (Account("traffic", Counts(read=10, out=10)),)
     # The newest window is open until a message of a later second comes.
     at_first = newest_second(spark, broker, stream)
     while newest_second(spark, broker, stream) == at_first:
         broker.publish(stream, ["x"])
     ended(traffic.start(spark, options))
-    written = spark.read.parquet(options.path).where("bytes = 5 * messages").agg({"messages": "sum"}).collect()[0][0]
+    closed = traffic.read_traffic(spark, options.path)
+    written = closed.where("bytes = 5 * messages").agg({"messages": "sum"}).collect()[0][0]
     assert written is not None
     assert written >= 10
     told = [json.loads(body) for _, body, _ in taken(broker, results)]
     assert sum(window["messages"] for window in told) >= 10
     assert len(told) == spark.read.parquet(options.path).count()
     assert {window["queue"] for window in told} == {stream}
+    with pytest.raises(ConfigError, match=r"results of batches up to \d, and the checkpoint .*/new is new: use the"):
+        traffic.start(spark, replace(options, checkpoint=str(tmp_path / "new")))
 
 
 def newest_second(spark: SparkSession, broker: SparkBroker, queue: str) -> object:
@@ -143,6 +158,9 @@ def test_dead_letters_are_told_and_chosen_ones_go_back(
     options = dead_letters.DeadLettersOptions(endpoint=broker.endpoint, queue=dead)
     report = dead_letters.start(spark, options).report()
     assert [row[:6] for row in report.rows] == [("rejected", work, "", work, 3, 3)]
+    assert report.accounts == (Account("dead-letters", Counts(read=3, out=3)),)
+    nothing = dead_letters.start(spark, replace(options, queue=broker.queue("empty"))).report()
+    assert nothing.accounts == (Account("dead-letters", Counts()),)
 
     back = dead_letters.DeadLettersOptions(
         endpoint=broker.endpoint,
@@ -150,7 +168,7 @@ def test_dead_letters_are_told_and_chosen_ones_go_back(
         redrive="reason = 'rejected' AND cast(body as string) <> 'b'",
         checkpoint=str(tmp_path / "back"),
     )
-    ended(dead_letters.start(spark, back))
+    assert ended(dead_letters.start(spark, back)).accounts[0].counts == Counts(read=3, out=2, filtered=1)
     again = taken(broker, work)
     assert sorted(body for _, body, _ in again) == ["a", "c"]
     assert all(headers == {"x-redriven": "1"} for _, _, headers in again)
@@ -173,7 +191,9 @@ def test_replay_of_an_archive_goes_on_where_it_was(spark: SparkSession, broker: 
         where="cast(body as string) <> '07'",
     )
     running = replay.start(spark, options)
-    assert ended(running).lines == ("29 messages published in 3 slices",)
+    report = ended(running)
+    assert report.lines == ("29 messages published in 3 slices",)
+    assert report.accounts == (Account("replay", Counts(read=30, out=29, filtered=1)),)
     assert running.progress().lag == 0
 
     # As if it had been killed before it could note the last two slices: the broker has them already.
@@ -202,6 +222,11 @@ def test_replay_of_a_stream_keeps_to_its_rate(spark: SparkSession, broker: Spark
     ended(running)
     assert running.progress().batches == 2  # of four and of two: two seconds' worth at a time
     assert [(key, body) for key, body, _ in taken(broker, queue)] == [("replayed", str(n)) for n in range(6)]
+    # Another replay with its transaction would publish nothing, and report six messages.
+    used = json.loads((tmp_path / "replay" / "replay.json").read_text())["transaction"]
+    again = replace(options, checkpoint=str(tmp_path / "again"), transaction_id=used)
+    with pytest.raises(ConfigError, match=f"--transaction-id {used} has batches up to 1, and .*again has no check"):
+        ended(replay.start(spark, again))
 
 
 def test_replay_of_a_time_without_messages_publishes_nothing(
@@ -225,9 +250,9 @@ def test_dedup_passes_each_message_on_once(spark: SparkSession, broker: SparkBro
     options = dedup.DedupOptions(
         endpoint=broker.endpoint, queue=queue, exchange=exchange, checkpoint=str(tmp_path / "dedup")
     )
-    ended(dedup.start(spark, options))
+    assert ended(dedup.start(spark, options)).accounts[0].counts == Counts(read=5, out=4, duplicates=1)
     send(broker, queue, "later", message_id="2")
-    ended(dedup.start(spark, options))
+    assert ended(dedup.start(spark, options)).accounts[0].counts == Counts(read=1, duplicates=1)
     bodies = sorted(body for _, body, _ in taken(broker, once))
     assert len(bodies) == 4
     assert bodies.count("no id") == 2
@@ -246,7 +271,7 @@ def test_route_publishes_with_the_key_of_its_rules(spark: SparkSession, broker: 
         schema="amount DOUBLE",
         otherwise="small",
     )
-    ended(route.start(spark, options))
+    assert ended(route.start(spark, options)).accounts[0].counts == Counts(read=2, out=2)
     assert sorted(key for key, _, _ in taken(broker, routed)) == ["big", "small"]
 
 
@@ -262,7 +287,7 @@ def test_schema_check_divides_good_from_bad(spark: SparkSession, broker: SparkBr
         schema="id STRING NOT NULL",
         checkpoint=str(tmp_path / "check"),
     )
-    ended(schema_check.start(spark, options))
+    assert ended(schema_check.start(spark, options)).accounts[0].counts == Counts(read=3, out=1, refused=2)
     assert [body for _, body, _ in taken(broker, fits)] == ['{"id": "1"}']
     assert {body: headers["x-schema-error"] for _, body, headers in taken(broker, does_not)} == {
         "bad": "the body is no JSON",
@@ -304,10 +329,53 @@ def test_a_job_that_fails_says_why_in_one_line(spark: SparkSession, broker: Spar
     assert "\n" not in str(failed.value)
 
 
-def test_queries_are_what_spark_shows(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
-    stream = broker.stream("named", ["a"])
+def test_a_batch_that_does_not_add_up_fails_the_job(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
+    """Route with a filter of its own, as a bug would be; and a function of foreachBatch that records what it wrote."""
+    stream = broker.stream("leaky", ["a", "b", "c", "d"])
+    exchange, _ = fanout(broker, "leaky")
+    options = route.RouteOptions(
+        endpoint=broker.endpoint,
+        queue=stream,
+        exchange=exchange,
+        checkpoint=str(tmp_path / "leaky"),
+        rule=("offset = 0 => first",),
+        drop=True,
+    )
+    messages = read_stream(spark, options, "leaky")
+    leaky = counted(outgoing(route.routed(spark, messages, options).where("offset <> 0")))
+    expected = r"leaky in batch 0 do not add up: 4 in = 0 out \+ 0 duplicates \+ 3 filtered \+ 0 refused \+ 0 late\."
+    with pytest.raises(JobFailed, match=expected):
+        ended(Queries(publish(leaky, options, "leaky")))
+
+    recorded: dict[int, Counts] = {}
+
+    def write(batch: DataFrame, number: int) -> None:
+        rows = len(batch.collect())
+        recorded[number] = Counts(out=rows - number, late=0)
+
+    def start() -> Queries:
+        query = messages.writeStream.foreachBatch(write).queryName("own").trigger(availableNow=True)
+        return Queries(query.option("checkpointLocation", str(tmp_path / "own")).start(), recorded={"own": recorded})
+
+    assert ended(start()).accounts == (Account("own", Counts(read=4, out=4)),)
+    broker.publish(stream, ["e"])
+    with pytest.raises(JobFailed, match="own in batch 1 do not add up: 1 in = 0 out"):
+        ended(start())
+
+
+def test_batches_that_cannot_be_counted_fail_the_job(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
+    """Spark drops the progress of all but the last batches: what is left adds up, also after a restart."""
+    stream = broker.stream("many", ["a"])
     options = archive.ArchiveOptions(endpoint=broker.endpoint, queue=stream, path=str(tmp_path / "kept"))
-    running = archive.start(spark, options)
-    assert isinstance(running, Queries)
-    assert [query.name for query in running.queries] == ["archive"]
-    ended(running)
+    assert ended(archive.start(spark, options)).accounts == (Account("archive", Counts(read=1, out=1)),)
+    broker.publish(stream, ["b", "c", "d"])
+    kept = "spark.sql.streaming.numRecentProgressUpdates"
+    spark.conf.set(kept, "2")
+    try:
+        running = archive.start(spark, replace(options, max_per_batch=1))
+        assert isinstance(running, Queries)
+        assert running.queries[0].awaitTermination(90)  # without a look at its progress
+    finally:
+        spark.conf.unset(kept)
+    with pytest.raises(JobFailed, match="2 batches of archive could not be counted"):
+        running.report()

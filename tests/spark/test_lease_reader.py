@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -41,6 +42,7 @@ def test_a_batch_that_is_planned_again_is_the_same(broker: SparkBroker) -> None:
     start = first.initialOffset()
     end = first.latestOffset(start, ReadMaxRows(2))
     broker.publish(queue, "d")
+    first.stop()
     again = lease_reader(broker, queue)  # the driver was killed
     assert again.latestOffset(again.initialOffset(), ALL) == end
     assert sorted(bodies(again, start, end)) == [b"a", b"b"]
@@ -60,6 +62,7 @@ def test_a_new_query_under_the_name_goes_on_behind_what_was_committed(broker: Sp
     old = lease_reader(broker, queue)
     done = old.latestOffset(old.initialOffset(), ReadMaxRows(1))
     old.commit(done)
+    old.stop()
     new = lease_reader(broker, queue)
     start = new.initialOffset()
     assert start == done
@@ -88,6 +91,7 @@ def test_available_now_ends_with_what_was_there_and_takes_open_leases_too(broker
     queue = broker.queue("now", "abcde")
     killed = lease_reader(broker, queue)
     killed.latestOffset(killed.initialOffset(), ReadMaxRows(2))
+    killed.stop()
     reader = lease_reader(broker, queue)
     reader.prepareForTriggerAvailableNow()
     broker.publish(queue, "xyz")
@@ -102,6 +106,7 @@ def test_available_now_takes_an_open_lease_when_nothing_is_ready(broker: SparkBr
     queue = broker.queue("open", "ab")
     killed = lease_reader(broker, queue)
     end = killed.latestOffset(killed.initialOffset(), ALL)
+    killed.stop()
     reader = lease_reader(broker, queue)
     reader.prepareForTriggerAvailableNow()
     assert reader.latestOffset(reader.initialOffset(), ALL) == end
@@ -119,6 +124,7 @@ def test_a_checkpoint_whose_leases_were_released_is_refused(broker: SparkBroker)
     queue = broker.queue("released", "a")
     reader = lease_reader(broker, queue)
     end = reader.latestOffset(reader.initialOffset(), ALL)
+    reader.stop()
     broker.ask("DELETE", "%2F/leases", queue=queue, consumer="spark")
     with pytest.raises(DataLoss, match=r"does not exist or was released.*new checkpointLocation"):
         lease_reader(broker, queue).latestOffset(end, ALL)
@@ -142,11 +148,93 @@ def test_options_that_do_not_fit_a_classic_queue_are_refused(
         stream_reader(broker, queue=queue, **options)
 
 
-def test_several_classic_queues_are_refused(broker: SparkBroker) -> None:
+def test_several_queues_are_leased_at_once_and_new_ones_follow(broker: SparkBroker) -> None:
     stem = broker.name("several")
-    first = broker.queue(f"{stem}-a")
-    with pytest.raises(OptionError, match=f"pattern '{stem}-.\\*' contains the classic queue '{first}'"):
+    long, short = broker.queue(f"{stem}-a", "abcdef"), broker.queue(f"{stem}-b", "xy")
+    reader = stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="c")
+    start = reader.initialOffset()
+    assert start == {"consumer": "c", "leases": {long: 0, short: 0}, "vhost": "/"}
+    end = reader.latestOffset(start, ReadMaxRows(4))
+    found = rows(reader, reader.partitions(start, end))
+    assert sorted((row["queue"], row["body"], row["partition"]) for row in found) == [
+        *((long, body, 0) for body in (b"a", b"b", b"c")),
+        (short, b"x", 1),
+    ]
+    new = broker.queue(f"{stem}-c", "n")
+    placed = reader.latestOffset(end, ReadMaxRows(1))
+    assert placed["leases"] == {long: 2, short: 1, new: 0}
+    broker.channel.queue_purge(long)
+    following = reader.latestOffset(placed, ALL)
+    assert sorted(bodies(reader, placed, following)) == [b"n", b"y"]
+    reader.stop()
+    again = stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="c")
+    assert again.latestOffset(placed, ALL) == following, "open leases are found again"
+    assert again.latestOffset(following, ALL) == following
+    assert broker.ask("GET", "%2F/leases", consumer="c")["leases"] == []
+    again.stop()
+
+
+def test_several_queues_with_available_now_end(broker: SparkBroker) -> None:
+    stem = broker.name("end")
+    first, second = broker.queue(f"{stem}-a", "abc"), broker.queue(f"{stem}-b", "xy")
+    reader = stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="c")
+    at = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    broker.publish(first, "later")
+    broker.queue(f"{stem}-c", "n")
+    found = []
+    while (end := reader.latestOffset(at, ReadMaxRows(2))) != at:
+        found += bodies(reader, at, end)
+        at = end
+    assert sorted(found) == [b"a", b"b", b"c", b"x", b"y"]
+    assert at["leases"].keys() == {first, second}
+
+
+def test_classic_queues_and_streams_are_not_read_together(broker: SparkBroker) -> None:
+    stem = broker.name("mixed")
+    classic, stream = broker.queue(f"{stem}-a"), broker.stream(f"{stem}-b")
+    with pytest.raises(OptionError, match=f"contains the classic queue '{classic}' and the stream '{stream}'"):
         stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="c")
+
+
+def test_a_queue_that_vanishes_is_loss(broker: SparkBroker) -> None:
+    stem = broker.name("leased-vanish")
+    kept, gone = broker.queue(f"{stem}-a", "a"), broker.queue(f"{stem}-b")
+    broker.channel.queue_delete(gone)
+    start = {"consumer": "c", "leases": {kept: 0, gone: 3}, "vhost": "/"}
+    with pytest.raises(DataLoss, match=f"queue '{gone}' was deleted, it was read up to lease 3; .*failOnDataLoss"):
+        stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="c").latestOffset(start, ALL)
+    careless = stream_reader(broker, subscribePattern=f"{stem}-.*", consumerName="d", failOnDataLoss="false")
+    start = careless.initialOffset()
+    start["leases"][gone] = 3
+    assert careless.latestOffset(start, ALL)["leases"] == {kept: 1, gone: 3}
+
+
+def test_a_second_query_under_the_name_is_refused_at_its_start(broker: SparkBroker) -> None:
+    queue = broker.queue("taken", "ab")
+    first, second = lease_reader(broker, queue), lease_reader(broker, queue)
+    end = first.latestOffset(first.initialOffset(), ReadMaxRows(1))
+    in_use = f"consumerName 'spark' is in use on queue '{queue}' by a running query: process {os.getpid()} on .*since"
+    with pytest.raises(OptionError, match=in_use):
+        second.initialOffset()
+    with pytest.raises(OptionError, match=in_use):
+        second.latestOffset(end, ALL)
+    assert bodies(first, first.initialOffset(), end) == [b"a"], "the first is not disturbed"
+    first.stop()
+    assert second.initialOffset() == offset(queue, 0)
+    second.stop()
+
+
+def test_a_batch_waits_for_enough_messages(broker: SparkBroker) -> None:
+    queue = broker.queue("few", "a")
+    reader = lease_reader(broker, queue, minOffsetsPerTrigger="3", maxTriggerDelay="1h")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert end["lease"] == 1, "the first batch does not wait"
+    broker.publish(queue, "bc")
+    assert reader.latestOffset(end, ALL) == end
+    broker.publish(queue, "d")
+    following = reader.latestOffset(end, ALL)
+    assert sorted(bodies(reader, end, following)) == [b"b", b"c", b"d"]
 
 
 def test_a_queue_that_cannot_be_leased_says_why(broker: SparkBroker) -> None:

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import leveret
 from leveret.spark import SCHEMA, LeveretListener, register
+from leveret.spark.errors import BrokerUnreachable
 from leveret.spark.fetch import Fetch, RangePartition
 from leveret.spark.options import connection_options
-from leveret.spark.schema import Shape
+from leveret.spark.progress import COUNTS
+from leveret.spark.shape import Shape
 from tests.support.spark_broker import SparkBroker, eventually
 
 if TYPE_CHECKING:
@@ -91,6 +95,40 @@ def test_the_listener_commits_a_batch_that_nothing_follows(
     assert report_of(broker, query)["rows"] == 8
 
 
+def test_a_report_has_everything_that_the_page_of_a_query_shows(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path
+) -> None:
+    described = {"seen": {"steps": ["seen", "by body"], "sink": "exchange x"}}
+    listener = LeveretListener({"endpoint": broker.endpoint}, described)
+    spark.streams.addListener(listener)
+    stream = broker.stream("seen", [str(number % 4) for number in range(10)])
+    read = spark.readStream.format("leveret").options(endpoint=broker.endpoint, queue=stream, maxOffsetsPerTrigger="5")
+    rows = read.option("startingOffsets", "earliest").load().select("body", "timestamp")
+    once = rows.dropDuplicates(["body"]).observe("leveret rows: out", F.count(F.lit(1)).alias("out"))
+    writing = once.writeStream.option("checkpointLocation", str(tmp_path / "seen")).trigger(availableNow=True)
+    good = writing.format("noop").queryName("seen").start()
+    assert good.awaitTermination(120)
+    eventually(lambda: has_stopped(broker, good))
+    report = report_of(broker, good)
+    assert report["steps"] == ["seen", "by body"]
+    once_each = {"read": 10, "out": 4, "duplicates": 6}
+    assert (report["sink"], report["counts"], report["rows_per_second"]) == ("exchange x", once_each, 0)
+    [operator] = report["state_operators"]
+    assert (operator["name"], operator["rows"], operator["late_rows"]) == ("dedupe", 4, 0)
+    assert operator["memory_bytes"] > 0
+    assert report["batch_ms"] >= report["duration_ms"]["addBatch"] > 0
+    assert report["duration_ms"]["triggerExecution"] > 0
+
+    sent = rows.select("body").writeStream.option("checkpointLocation", str(tmp_path / "bad"))
+    bad = sent.format("leveret").options(endpoint=broker.endpoint, exchange="nowhere", routingKey="k").start()
+    with pytest.raises(StreamingQueryException):
+        bad.awaitTermination(120)
+    eventually(lambda: report_of(broker, bad).get("state") == "failed")
+    spark.streams.removeListener(listener)
+    assert report_of(broker, bad)["error"].startswith("POST "), report_of(broker, bad)
+    assert "no exchange 'nowhere' in vhost '/'" in report_of(broker, bad)["error"]
+
+
 def test_lag_is_what_waits_behind_the_batch(broker: SparkBroker) -> None:
     stream, queue, query = broker.stream("behind", "abcde"), broker.queue("behind", "xyz"), broker.name("query")
     python = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1"
@@ -106,6 +144,27 @@ def test_lag_is_what_waits_behind_the_batch(broker: SparkBroker) -> None:
     [report] = [one for one in broker.ask("GET", "queries")["queries"] if one["id"] == query]
     assert [source["lag"] for source in report["sources"]] == [4, 3, None]
     assert report["lag"] == 7
+
+
+def test_the_last_report_has_the_counts_of_a_batch_whose_report_was_lost(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, query = broker.stream("counted", "abc"), broker.name("query")
+    python = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1"
+    source = {"description": python, "endOffset": {stream: 3}, "numInputRows": 3}
+    batch = {"durationMs": {"addBatch": 1}, "observedMetrics": {f"{COUNTS}counted": {"out": 3}}}
+    told = {"id": query, "runId": "r", "timestamp": "t", "batchId": 0, "sources": [source], **batch}
+    progress = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
+
+    def unreachable(*_: object) -> None:
+        raise BrokerUnreachable("no answer")
+
+    monkeypatch.setattr("leveret.spark.listener.behind", unreachable)
+    listener: Any = LeveretListener({"endpoint": broker.endpoint})
+    listener.onQueryProgress(progress)
+    listener.onQueryTerminated(SimpleNamespace(id=query, runId="r", exception=None))
+    [report] = [one for one in broker.ask("GET", "queries")["queries"] if one["id"] == query]
+    assert (report["state"], report["counts"]) == ("stopped", {"read": 3, "out": 3})
 
 
 def test_a_listener_without_a_broker_hurts_no_query(
@@ -157,6 +216,8 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 fetch, part = cloudpickle.loads(sys.stdin.buffer.read())
 print(sum(batch.num_rows for batch in fetch.range(part)))
 """

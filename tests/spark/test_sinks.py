@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType, StructField, StructType
 
-from leveret.spark import LeveretDataSource, sink_writer
+from leveret.spark import LeveretDataSource, publish_each_batch, sink_writer
 from leveret.spark.errors import OptionError
+from tests.support.management_api import ManagementApi
 from tests.support.spark_broker import SparkBroker
 
 if TYPE_CHECKING:
@@ -47,6 +53,50 @@ def test_a_frame_becomes_messages(spark: SparkSession, broker: SparkBroker, guar
     assert properties.delivery_mode == 2
     assert sorted(map(int, [body, *broker.bodies(queue)])) == list(range(20))
     assert stages(broker, transaction) == []
+
+
+HEADERS = {
+    "struct": "named_struct('n', id, 't', true, 'raw', X'00', 'at', timestamp'2026-01-02 03:04:05Z', "
+    "'CC', array('{cc}'))",
+    "variant": "map('n', cast(id as variant), 't', parse_json('true'), 'raw', cast(X'00' as variant), "
+    "'at', cast(timestamp'2026-01-02 03:04:05Z' as variant), 'CC', parse_json('[\"{cc}\"]'))",
+}
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_headers_have_the_types_of_their_column(spark: SparkSession, broker: SparkBroker, kind: str) -> None:
+    queue, copies = broker.queue("typed"), broker.queue("copies")
+    headers = HEADERS[kind].format(cc=copies)
+    frame = spark.range(3, 4).selectExpr("'a' as body", f"{headers} as headers", "true as mandatory")
+    write(frame, broker, exchange="", routingKey=queue)
+    _, properties, _ = broker.channel.basic_get(queue, auto_ack=True)
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert properties.headers == {"n": 3, "t": True, "raw": b"\0", "at": at, "CC": [copies]}
+    assert broker.bodies(copies) == [b"a"]
+
+
+def test_a_row_can_wait_for_its_time(spark: SparkSession, broker: SparkBroker) -> None:
+    queue, api = broker.queue("later"), ManagementApi(broker.endpoint)
+    due = round(time.time() * 1000) + 3_600_000
+    frame = spark.range(1).selectExpr("'a' as body", f"named_struct('x-deliver-at', {due} + id) as headers")
+    assert frame.schema["headers"].dataType.simpleString() == "struct<x-deliver-at:bigint>"
+    write(frame, broker, exchange="", routingKey=queue, mandatory="true")
+    assert broker.bodies(queue) == []
+    scheduled = api.get("schedules/%2F")[1]["messages"]
+    [later] = [message for message in scheduled if message["routing_key"] == queue]
+    assert (later["payload"], later["due"]) == ("a", pytest.approx(due / 1000, abs=1.0))  # a clock may be adjusted
+    assert api.delete(f"schedules/%2F/{later['id']}")[0] == 204
+
+
+def test_rows_that_must_be_routed_fail_the_write_or_are_reported(spark: SparkSession, broker: SparkBroker) -> None:
+    queue = broker.queue("routed")
+    keys = f"if(id < 2, '{queue}', 'nowhere') as routing_key"
+    frame = spark.range(5).selectExpr("'a' as body", keys, "id = 4 as mandatory")
+    with pytest.raises(Exception, match=r"routing key 'nowhere' is not routed to any queue .* \(1 messages\)"):
+        write(frame, broker, exchange="")
+    assert broker.bodies(queue) == []
+    write(frame, broker, exchange="", unroutable="report")
+    assert broker.bodies(queue) == [b"a", b"a"]
 
 
 def test_options_say_where_rows_without_an_address_go(spark: SparkSession, broker: SparkBroker) -> None:
@@ -184,6 +234,38 @@ def test_a_query_can_publish_at_least_once(spark: SparkSession, broker: SparkBro
     assert broker.ask("GET", "%2F/commits", transaction=query.id)["last_batch"] is None
 
 
+def test_an_aggregation_in_update_mode_is_published_once(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path
+) -> None:
+    source, target = broker.stream("in", "aab"), broker.queue("out")
+
+    def run() -> StreamingQuery:
+        read = spark.readStream.format("leveret").options(
+            endpoint=broker.endpoint, queue=source, startingOffsets="earliest"
+        )
+        counts = read.load().groupBy("body").count().selectExpr("concat(cast(body as string), count) as body")
+        each = publish_each_batch(endpoint=broker.endpoint, exchange="", routingKey=target)
+        written = counts.writeStream.outputMode("update").foreachBatch(each)
+        return written.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+
+    query = run()
+    assert query.awaitTermination(120)
+    assert sorted(broker.bodies(target)) == [b"a2", b"b1"]
+    assert broker.ask("GET", "%2F/commits", transaction=query.id)["last_batch"] == 0
+    # As if the driver had died between the broker's commit and Spark's: the batch is run again.
+    (tmp_path / "commits" / "0").unlink()
+    (tmp_path / "commits" / ".0.crc").unlink(missing_ok=True)
+    broker.publish(source, ["a"])
+    assert run().awaitTermination(120)
+    assert broker.bodies(target) == [b"a3"]
+
+
+def test_the_options_of_each_batch_are_checked_before_the_query_starts() -> None:
+    for options, text in (({"batchId": 1}, "option batchId"), ({"exchnge": ""}, "did you mean exchange")):
+        with pytest.raises(OptionError, match=text):
+            publish_each_batch(options)
+
+
 def test_a_named_transaction_outlives_its_checkpoint(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
     source, target = broker.stream("in", "abc"), broker.queue("out")
     name = broker.name("transaction")
@@ -191,3 +273,33 @@ def test_a_named_transaction_outlives_its_checkpoint(spark: SparkSession, broker
         query = start(spark, broker, source, target, tmp_path / run, transactionId=name)
         assert query.awaitTermination(120)
     assert sorted(broker.bodies(target)) == [b"a", b"b", b"c"]
+
+
+def start_each(spark: SparkSession, broker: SparkBroker, source: str, target: str, checkpoint: Path) -> StreamingQuery:
+    """The same as ``start``, with a function for each batch."""
+    read = spark.readStream.format("leveret").options(
+        endpoint=broker.endpoint, queue=source, startingOffsets="earliest"
+    )
+    each = publish_each_batch(endpoint=broker.endpoint, exchange="", routingKey=target)
+    written = read.load().select("body").writeStream.foreachBatch(each)
+    return written.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+@pytest.mark.parametrize("start", [start, start_each])
+def test_a_checkpoint_that_is_an_old_copy_is_refused(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, start: Callable[..., StreamingQuery]
+) -> None:
+    """Its next batch has the number of a committed one and other rows, which the broker would drop as a repeat."""
+    source, target = broker.stream("in", "a"), broker.queue("out")
+    for body in "bc":
+        assert start(spark, broker, source, target, tmp_path / "now").awaitTermination(120)
+        if body == "b":
+            shutil.copytree(tmp_path / "now", tmp_path / "old")
+        broker.publish(source, [body])
+    assert start(spark, broker, source, target, tmp_path / "now").awaitTermination(120)
+    broker.publish(source, ["d"])
+    query = start(spark, broker, source, target, tmp_path / "old")
+    with pytest.raises(StreamingQueryException, match=r"batch 1 was not written: the broker has batches .* up to 2"):
+        query.awaitTermination(120)
+    assert start(spark, broker, source, target, tmp_path / "now").awaitTermination(120)
+    assert broker.bodies(target) == [b"a", b"b", b"c", b"d"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -76,6 +77,22 @@ def test_a_timestamp_begins_with_the_first_message_that_is_not_older(broker: Spa
     broker.publish(stream, "d")
     reader = stream_reader(broker, queue=stream, startingTimestamp=str(moment))
     assert reader.latestOffset(reader.initialOffset(), ALL) == {stream: 3}
+
+
+def test_each_queue_has_a_time_of_its_own(broker: SparkBroker) -> None:
+    stem = broker.name("times")
+    old, new = broker.stream(f"{stem}-a", "ab"), broker.stream(f"{stem}-b", "cd")
+    moments = {old: 0, new: "2100-01-01T00:00:00Z"}
+    options = {"subscribePattern": f"{stem}-.*"}
+    for name in ("startingTimestamp", "startingOffsetsByTimestamp"):
+        reader = stream_reader(broker, **options, **{name: json.dumps(moments)})
+        assert reader.latestOffset(reader.initialOffset(), ALL) == {old: 0, new: 2}
+    reader = stream_reader(broker, **options, startingTimestamp=json.dumps({old: 0}))
+    with pytest.raises(OptionError, match=f"option startingTimestamp has no time for queue '{new}'; add it"):
+        reader.latestOffset(reader.initialOffset(), ALL)
+    reader = stream_reader(broker, queue=old, startingTimestamp=json.dumps(moments))
+    with pytest.raises(OptionError, match=f"names '{new}', which the query does not read"):
+        reader.latestOffset(reader.initialOffset(), ALL)
 
 
 def rows_of(broker: SparkBroker, stream: str, **options: str) -> list[dict[str, Any]]:
@@ -184,6 +201,21 @@ def test_a_shard_that_appears_is_read_from_its_first_message(broker: SparkBroker
     following = reader.latestOffset(placed, ALL)
     assert bodies(reader, placed, following) == [b"x", b"y"]
     assert {row["partition"] for row in rows(reader, reader.partitions(placed, following))} == {1}
+
+
+def test_a_batch_waits_for_enough_messages(broker: SparkBroker) -> None:
+    stream = broker.stream("few", "a")
+    options = {"queue": stream, "startingOffsets": "earliest", "minOffsetsPerTrigger": "3"}
+    reader = stream_reader(broker, **options)
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    assert end == {stream: 1}, "the first batch does not wait"
+    broker.publish(stream, "bc")
+    assert reader.latestOffset(end, ALL) == end
+    broker.publish(stream, "d")
+    assert reader.latestOffset(end, ALL) == {stream: 4}
+    now = stream_reader(broker, **options)
+    now.prepareForTriggerAvailableNow()
+    assert now.latestOffset({stream: 3}, ALL) == {stream: 4}, "AvailableNow does not wait"
 
 
 def test_a_queue_that_vanishes_is_loss(broker: SparkBroker) -> None:

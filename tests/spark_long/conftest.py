@@ -9,6 +9,7 @@ from random import SystemRandom
 
 import pytest
 
+from tests.spark.conftest import spark as spark
 from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
 

@@ -6,6 +6,7 @@ the process that carried it could import the package from.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,8 @@ import pytest
 from tests.support.broker_process import SRC
 from tests.support.restartable_broker import RestartableBroker
 from tests.support.spark_cluster import SETTINGS, SPARK_HOME, Cluster
-from tests.support.spark_kills import Driver, quick_python
+from tests.support.spark_environment import python_script
+from tests.support.spark_kills import Driver
 from tests.support.spark_pipelines import Pipeline
 
 DRIVER = Path(__file__).parents[1] / "support" / "spark_driver.py"
@@ -27,8 +29,9 @@ ABSENT = "absent"
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """Python without what is installed by `.pth` files."""
-    script = quick_python(tmp_path, "-S")
-    found = subprocess.run([script, "-c", "import leveret"], capture_output=True, text=True, cwd=tmp_path)
+    script = python_script(tmp_path, flags=("-S",))
+    command, environ = [str(script), "-c", "import leveret"], os.environ | {"PYTHONPATH": ""}
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ)
     assert "No module named 'leveret'" in found.stderr, "the package is installed by more than a .pth file"
     return script
 
@@ -50,7 +53,7 @@ def sources() -> Iterator[Path]:
 
 def carried_over(tmp_path: Path, python: Path, *command: str, **more: str) -> set[str]:
     """Where the processes of the workers found the package."""
-    pipeline = Pipeline("travel", tmp_path / "checkpoint", rows_in_batch=500, body_bytes=100)
+    pipeline = Pipeline("travel", tmp_path / "checkpoint", rows_in_batch=500, body_bytes=100, signed=True)
     environ = {"PYSPARK_PYTHON": str(python), "PYTHONPATH": "", **more}
     with RestartableBroker(tmp_path) as broker, Cluster(tmp_path / "cluster", environ) as cluster:
         pipeline.declare(broker)
@@ -63,7 +66,6 @@ def carried_over(tmp_path: Path, python: Path, *command: str, **more: str) -> se
             settings=SETTINGS,
             environ=environ,
             command=[*command, str(DRIVER)],
-            signed=True,
             carried=True,
         ) as driver:
             driver.await_end()

@@ -1,29 +1,24 @@
-"""The traffic pipeline: counts and percentiles in windows, as a table and as messages to an exchange.
+"""The traffic pipeline: counts and percentiles in windows as a table, and the measured messages to an exchange.
 
-The messages are read here and not from a view of the project: Spark resolves the input of a watermark while it builds
-the project, and does not find a view then.
+Both read the archive. The windows are a materialized view: each run computes them from the whole archive, so every
+message is in its window, however late its partition was read. A streaming table would need a watermark, and Spark would
+silently drop messages behind it. For the same reason the sink gets messages and not windows: a flow only appends, and
+cannot revise a window.
 """
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from leveret.spark.jobs.traffic import TrafficOptions, as_messages, counted
+from leveret.spark.jobs.traffic import TrafficOptions, counted, measured
 
 spark = SparkSession.active()
-SOURCE = spark.conf.get("leveret.superStream")
-OPTIONS = TrafficOptions(super_stream=SOURCE, path="unused", window="10 seconds", late="5 seconds")
+OPTIONS = TrafficOptions(super_stream=spark.conf.get("leveret.superStream"), path="unused", window="10 seconds")
 
 
-@dp.table(format="parquet", comment="messages, bytes, sizes and latencies in windows of time")
+@dp.materialized_view(format="parquet", comment="messages, bytes, sizes and latencies in windows of time")
 def traffic() -> DataFrame:
-    return counted(
-        spark.readStream.format("leveret")
-        .option("endpoint", spark.conf.get("leveret.endpoint"))
-        .option("superStream", SOURCE)
-        .option("startingOffsets", "earliest")
-        .load(),
-        OPTIONS,
-    )
+    return counted(spark.read.table("archive"), OPTIONS)
 
 
 dp.create_sink(
@@ -35,4 +30,5 @@ dp.create_sink(
 
 @dp.append_flow(target="results")
 def publish() -> DataFrame:
-    return as_messages(spark.readStream.table("traffic"))
+    facts = measured(spark.readStream.table("archive"), OPTIONS)
+    return facts.select(F.to_json(F.struct("*")).alias("body"), F.lit("measured").alias("routing_key"))

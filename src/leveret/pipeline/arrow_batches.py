@@ -50,44 +50,68 @@ def batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
 
 async def arrow_response(context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str]) -> Response:
     """The response. The first job is run before it starts, so that an error there has its own status code."""
+    encoder = StreamEncoder(columns)
     try:
         await context.in_worker(need_arrow)
-        first = await _next_pieces(context, jobs, columns, begins=True)
+        first = await _next_pieces(context, jobs, encoder)
     except BaseException:
         await jobs.aclose()
         raise
-    return ArrowResponse(context, jobs, columns, first)
+    return ArrowResponse(context, jobs, encoder, first)
+
+
+class StreamEncoder:
+    """The bytes of an Arrow stream. If the schema of a batch differs from the one before (its constants do), a stream
+    ends there and another one follows."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._schema: pa.Schema | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        return self._schema is not None
+
+    def encoded(self, batches: Sequence[pa.RecordBatch]) -> list[bytes]:
+        """To be called in a thread. The first call begins the stream, also without batches."""
+        from leveret.pipeline.arrow_columns import schema_of
+
+        pieces: list[bytes] = []
+        for batch in batches:
+            pieces += self._change_of(batch.schema)
+            pieces.append(batch.serialize().to_pybytes())
+        return pieces if self.has_begun else self._change_of(schema_of(self._columns))
+
+    def _change_of(self, schema: pa.Schema) -> list[bytes]:
+        if self._schema is not None and self._schema.equals(schema, check_metadata=True):
+            return []
+        end = [END_OF_STREAM] if self.has_begun else []
+        self._schema = schema
+        return [*end, schema.serialize().to_pybytes()]
 
 
 async def _next_pieces(
-    context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str], *, begins: bool = False
+    context: PipelineContext, jobs: AsyncGenerator[Job], encoder: StreamEncoder
 ) -> list[bytes] | None:
     """The bytes of the next batches; None at the end."""
     job = await anext(jobs, None)
-    if job is None and not begins:
+    if job is None and encoder.has_begun:
         return None
-
-    def serialized() -> list[bytes]:
-        from leveret.pipeline.arrow_columns import schema_of
-
-        front = [schema_of(columns).serialize().to_pybytes()] if begins else []
-        return front + [batch.serialize().to_pybytes() for batch in (job() if job is not None else ())]
-
-    return await context.in_worker(serialized)
+    return await context.in_worker(lambda: encoder.encoded(() if job is None else job()))
 
 
 class ArrowResponse(Response):
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str], first: list[bytes] | None
+        self, context: PipelineContext, jobs: AsyncGenerator[Job], encoder: StreamEncoder, first: list[bytes] | None
     ) -> None:
         self.status_code = 200
         self.background = None
         self.init_headers()
         self._context = context
         self._jobs = jobs
-        self._columns = columns
+        self._encoder = encoder
         self._first = first
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -109,7 +133,7 @@ class ArrowResponse(Response):
         async with aclosing(self._jobs):
             pieces = self._first
             while pieces is not None:
-                coming = asyncio.ensure_future(_next_pieces(self._context, self._jobs, self._columns))
+                coming = asyncio.ensure_future(_next_pieces(self._context, self._jobs, self._encoder))
                 try:
                     await _send_pieces(send, pieces)
                     pieces = await coming

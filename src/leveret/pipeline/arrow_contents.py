@@ -2,8 +2,8 @@
 (wire/content.py).
 
 A common row has a body and nothing else: its content is a head, which depends on the size of the body only, and the
-body. So heads are built once for each size. Properties are encoded column by column and joined in wire order, some
-before and some after the headers.
+body. So heads are built once for each size, and Arrow joins the contents of all rows in one step, without the GIL.
+Properties are encoded column by column and joined in wire order, some before and some after the headers.
 
 Batches are untrusted: each is validated in full before it is read, since its offsets could point anywhere. It is
 decoded in place (pipeline/arrow_frames.py refuses other batches), and at most a few megabytes of it are copied at a
@@ -32,29 +32,37 @@ from leveret.message import (
     Traits,
 )
 from leveret.pipeline.arrow_frames import Framed
+from leveret.pipeline.arrow_headers import ACCEPTED, are_headers, encoded_headers
 from leveret.pipeline.arrow_schema import PROPERTIES, refuse_strange_columns
-from leveret.pipeline.inflow import Incoming
+from leveret.pipeline.arrow_values import (
+    UNREADABLE,
+    are_different,
+    bytes_of,
+    is_binary,
+    is_text,
+    raw_values,
+    refuse_nulls,
+    short,
+)
+from leveret.pipeline.inflow import RUN, RUN_BYTES, Incoming
+from leveret.pipeline.packs import MOST_RUNS, Pack, packed
+from leveret.pipeline.unroutable import MandatoryAddress
 from leveret.wire.constants import BASIC_CLASS, DEFAULT_FRAME_MAX, END_BYTE, FRAME_BODY, FRAME_HEADER, FRAME_OVERHEAD
-from leveret.wire.fields import UINT32, encode_short
 from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, content_frames
 from leveret.wire.properties import FLAG_HEADERS, LAYOUT, Properties, encode_properties
 
 CHANNEL = 1
 ONE_FRAME = DEFAULT_FRAME_MAX - FRAME_OVERHEAD  # the largest body that fits
 PLAIN = encode_properties(Properties(delivery_mode=2))
-MOST_HEADERS_BYTES = 64 << 10
 MOST_ADDRESSES = 10_000  # cached addresses
 # Limits of one processing step. pyarrow holds the GIL while it converts a column to Python values, for a few
 # milliseconds with this many rows: the event loop waits that long.
 PIECE_ROWS = 1_000
 PIECE_BYTES = 4 << 20
+# Rows that have no properties are not converted that way.
+PLAIN_ROWS = RUN
+PLAIN_BYTES = RUN_BYTES // 2  # with their heads they are still below RUN_BYTES
 BESIDES = 1 << 20  # bytes of a row that are not its body: more than headers and properties can have
-
-UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError)  # raised by pyarrow for invalid data
-
-# No view types: many of their values can share the same bytes, and each value is copied here.
-TEXT = pa.types.is_string, pa.types.is_large_string
-BINARY = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
 
 
 class Encoded(NamedTuple):
@@ -70,14 +78,15 @@ class Contents:
     """One stream of record batches, from its schema on."""
 
     def __init__(self, schema: Framed, exchange: str, key: str, max_message_size: int) -> None:
-        self._exchange = _short(exchange, "exchange")
-        self._key = _short(key, "routing_key")
+        self._exchange = short(exchange, "exchange")
+        self._key = short(key, "routing_key")
         self._most = max_message_size
-        self._addresses: dict[tuple[str, str], Address] = {}
+        self._addresses: dict[tuple[str, str, bool], Address] = {}
         try:
             self._schema = pa.ipc.read_schema(pa.ipc.read_message(schema))
             refuse_strange_columns(self._schema.names)
             _refuse_strange_types(self._schema)
+            self._is_plain = not {"headers", "properties"} & {*self._schema.names}
         except UNREADABLE as problem:
             raise BadRequest(f"the Arrow stream does not start with a valid schema: {problem}") from None
 
@@ -88,26 +97,44 @@ class Contents:
             batch.validate(full=True)
         except UNREADABLE as problem:
             raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
-        starts = range(0, batch.num_rows, PIECE_ROWS)
-        return [piece for start in starts for piece in pieces(batch.slice(start, PIECE_ROWS))]
+        rows, size = (PLAIN_ROWS, PLAIN_BYTES) if self._is_plain else (PIECE_ROWS, PIECE_BYTES)
+        starts = range(0, batch.num_rows, rows)
+        return [piece for start in starts for piece in pieces(batch.slice(start, rows), size)]
 
     def runs(self, piece: pa.RecordBatch) -> list[Incoming]:
         """The messages of one piece, split wherever the address changes."""
-        self._refuse_large_rows(piece)
-        try:
-            batch = pa.RecordBatch.from_arrays([_plain(column) for column in piece.columns], piece.schema.names)
-        except UNREADABLE as problem:
-            raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
-        bodies = bytes_of(batch.column("body"), "column 'body'")
-        names = batch.schema.names
-        if "headers" in names or "properties" in names:
-            contents, traits = with_properties(bodies, batch)
+        return self._runs_of(self._columns(piece))
+
+    def _runs_of(self, batch: pa.RecordBatch) -> list[Incoming]:
+        traits: list[Traits] | None = None
+        if self._is_plain:
+            contents = plain_contents(batch.column("body"))
         else:
-            contents, traits = plain_contents(bodies), None
+            contents, traits = with_properties(bytes_of(batch.column("body"), "column 'body'"), batch)
         return [
             _run(contents[start:stop], address, None if traits is None else traits[start:stop])
             for start, stop, address in self._addressed(batch)
         ]
+
+    def packs(self, piece: pa.RecordBatch) -> list[Pack | Incoming]:
+        """The messages of one piece to be staged: as one pack if they are plain and have few addresses."""
+        batch = self._columns(piece)
+        joined = joined_contents(batch.column("body")) if self._is_plain else None
+        if joined is None:
+            return [*self._runs_of(batch)]
+        runs = [*self._addressed(batch)]
+        if len(runs) > MOST_RUNS:
+            return [*self._runs_of(batch)]
+        _, offsets, data = joined.buffers()
+        ends = np.frombuffer(offsets, np.int32)[: len(joined) + 1]
+        return [packed(runs, ends, data.to_pybytes())]
+
+    def _columns(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        self._refuse_large_rows(piece)
+        try:
+            return pa.RecordBatch.from_arrays([_plain(column) for column in piece.columns], piece.schema.names)
+        except UNREADABLE as problem:
+            raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
 
     def _refuse_large_rows(self, piece: pa.RecordBatch) -> None:
         largest = pc.max(pc.binary_length(piece.column("body"))).as_py() or 0
@@ -119,30 +146,36 @@ class Contents:
     def _addressed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, Address]]:
         """Ranges of rows with the same address."""
         number = batch.num_rows
+        if number and not {"routing_key", "exchange", "mandatory"} & {*batch.schema.names}:
+            yield 0, number, self._address(self._exchange, self._key, mandatory=False)
+            return
         keys, key_of = texts_of(batch, "routing_key", self._key)
         exchanges, exchange_of = texts_of(batch, "exchange", self._exchange)
-        changes = np.flatnonzero((np.diff(key_of) != 0) | (np.diff(exchange_of) != 0)) + 1
+        mandatory = flags_of(batch, "mandatory")
+        changes = np.flatnonzero((np.diff(key_of) != 0) | (np.diff(exchange_of) != 0) | np.diff(mandatory)) + 1
         for start, stop in pairwise([0, *changes.tolist(), number]):
             if start < stop:
-                yield start, stop, self._address(exchanges[exchange_of[start]], keys[key_of[start]])
+                exchange, key = exchanges[exchange_of[start]], keys[key_of[start]]
+                yield start, stop, self._address(exchange, key, mandatory=bool(mandatory[start]))
 
-    def _address(self, exchange: str, key: str) -> Address:
-        known = self._addresses.get((exchange, key))
+    def _address(self, exchange: str, key: str, *, mandatory: bool) -> Address:
+        known = self._addresses.get((exchange, key, mandatory))
         if known is None:
             if len(self._addresses) >= MOST_ADDRESSES:
                 self._addresses.clear()
-            _short(exchange, "exchange")
-            _short(key, "routing_key")
-            known = self._addresses[exchange, key] = Address(exchange, key, CHANNEL, DEFAULT_FRAME_MAX)
+            short(exchange, "exchange")
+            short(key, "routing_key")
+            kind = MandatoryAddress if mandatory else Address
+            known = self._addresses[exchange, key, mandatory] = kind(exchange, key, CHANNEL, DEFAULT_FRAME_MAX)
         return known
 
 
-def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Parts that have at most ``PIECE_BYTES``, or one row."""
+def pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Parts that have at most so many bytes, or one row."""
     half = batch.num_rows // 2
-    if half and batch.nbytes > PIECE_BYTES:
-        yield from pieces(batch.slice(0, half))
-        yield from pieces(batch.slice(half))
+    if half and batch.nbytes > most_bytes:
+        yield from pieces(batch.slice(0, half), most_bytes)
+        yield from pieces(batch.slice(half), most_bytes)
     else:
         yield batch
 
@@ -158,24 +191,38 @@ def _run(contents: list[bytes], address: Address, traits: list[Traits] | None) -
 # ---- contents
 
 
-def plain_contents(bodies: Sequence[bytes]) -> list[bytes]:
-    heads = {size: _head(PLAIN, size) for size in set(map(len, bodies)) if 0 < size <= ONE_FRAME}
-    return [
-        heads[len(body)] + body + END_BYTE if 0 < len(body) <= ONE_FRAME else _slowly(PLAIN, body) for body in bodies
-    ]
+def plain_contents(bodies: pa.Array) -> list[bytes]:
+    joined = joined_contents(bodies)
+    return [_content(PLAIN, body) for body in raw_values(bodies)] if joined is None else raw_values(joined)
+
+
+def joined_contents(bodies: pa.Array) -> pa.Array | None:
+    """The contents of plain rows, made by Arrow at once; None if a body does not have exactly one frame."""
+    refuse_nulls(bodies, "column 'body'")
+    sizes = pc.binary_length(bodies).dictionary_encode()
+    known = sizes.dictionary.to_pylist()
+    if not known or min(known) == 0 or max(known) > ONE_FRAME:
+        return None
+    heads = pa.array([_head(PLAIN, size) for size in known], pa.binary()).take(sizes.indices)
+    end, nothing = pa.scalar(END_BYTE, pa.binary()), pa.scalar(b"", pa.binary())
+    return pc.binary_join_element_wise(heads, bodies.cast(pa.binary()), end, nothing)
+
+
+def _content(properties: bytes, body: bytes) -> bytes:
+    if 0 < len(body) <= ONE_FRAME:
+        return b"".join((_head(properties, len(body)), body, END_BYTE))
+    return content_frames(CHANNEL, properties, body, DEFAULT_FRAME_MAX)
 
 
 def with_properties(bodies: Sequence[bytes], batch: pa.RecordBatch) -> tuple[list[bytes], list[Traits]]:
     flags, before, behind, traits = encoded_properties(batch)
-    tables = encoded_headers(batch)
+    has_headers = "headers" in batch.schema.names
+    tables = encoded_headers(batch.column("headers")) if has_headers else [b""] * batch.num_rows
     words = {flag: flag.to_bytes(2, "big") for flag in {flag | bit for flag in set(flags) for bit in (0, FLAG_HEADERS)}}
     contents: list[bytes] = []
     for body, flag, front, table, back in zip(bodies, flags, before, tables, behind, strict=True):
         properties = b"".join((words[flag | FLAG_HEADERS if table else flag], front, table, back))
-        if 0 < len(body) <= ONE_FRAME:
-            contents.append(b"".join((_head(properties, len(body)), body, END_BYTE)))
-        else:
-            contents.append(_slowly(properties, body))
+        contents.append(_content(properties, body))
     return contents, traits
 
 
@@ -184,10 +231,6 @@ def _head(properties: bytes, size: int) -> bytes:
     header = CONTENT_HEADER.pack(BASIC_CLASS, 0, size) + properties
     front = ENVELOPE.pack(FRAME_HEADER, CHANNEL, len(header)) + header + END_BYTE
     return front + ENVELOPE.pack(FRAME_BODY, CHANNEL, size)
-
-
-def _slowly(properties: bytes, body: bytes) -> bytes:
-    return content_frames(CHANNEL, properties, body, DEFAULT_FRAME_MAX)
 
 
 # ---- properties and headers
@@ -252,60 +295,7 @@ def _traits(mode: int, priority: int | None) -> Traits:
     return (PERSISTENT_BY_PRIORITY if mode == 2 else TRANSIENT_BY_PRIORITY)[priority or 0]
 
 
-def encoded_headers(batch: pa.RecordBatch) -> Sequence[bytes]:
-    """The headers of each row as a field table; b"" for a row without."""
-    if "headers" not in batch.schema.names:
-        return [b""] * batch.num_rows
-    column = batch.column("headers")
-    offsets = column.offsets.to_pylist()
-    first, number = offsets[0], offsets[-1] - offsets[0]  # keys and items belong to the whole batch
-    keys, items = column.keys.slice(first, number), column.items.slice(first, number)
-    names, values = bytes_of(keys, "the names of headers"), _bytes(items)
-    fields = {name: _header_name(name) + b"S" for name in set(names)}
-    present = items.is_valid().to_pylist() if items.null_count else None
-    is_null = column.is_null().to_pylist() if column.null_count else None
-    tables: list[bytes] = []
-    pack = UINT32.pack
-    for row, (start, stop) in enumerate(pairwise([offset - first for offset in offsets])):
-        if start == stop or (is_null is not None and is_null[row]):
-            tables.append(b"")
-            continue
-        parts = [
-            fields[names[at]] + pack(len(values[at])) + values[at]
-            for at in range(start, stop)
-            if present is None or present[at]
-        ]
-        table = b"".join(parts)
-        if len(table) > MOST_HEADERS_BYTES:
-            raise BadRequest(f"headers of {len(table)} bytes in one row: at most {MOST_HEADERS_BYTES} fit")
-        tables.append(pack(len(table)) + table)
-    return tables
-
-
-def _header_name(name: bytes) -> bytes:
-    return encode_short(_short(name.decode(), "name of a header"))
-
-
-# ---- values of columns
-
-
-def bytes_of(column: pa.Array, what: str) -> list[bytes]:
-    if column.null_count:
-        raise BadRequest(f"a null in {what}: every row needs a value")
-    return _bytes(column)
-
-
-def _bytes(column: pa.Array) -> list[bytes]:
-    """Values of a column with 32-bit offsets, b"" for a null. Slices of one bytes: four times as fast as to_pylist."""
-    if len(column) == 0:
-        return []
-    _, offsets, data = column.buffers()
-    ends = memoryview(offsets).cast("i")[column.offset : column.offset + len(column) + 1].tolist()
-    if data is None:
-        return [b""] * len(column)
-    first = ends[0]
-    raw = data.slice(first, ends[-1] - first).to_pybytes()
-    return [raw[start - first : stop - first] for start, stop in pairwise(ends)]
+# ---- addresses
 
 
 def texts_of(batch: pa.RecordBatch, name: str, default: str) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -318,10 +308,12 @@ def texts_of(batch: pa.RecordBatch, name: str, default: str) -> tuple[list[str],
     return texts, column.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _short(text: str, name: str) -> str:
-    if len(text.encode()) > 255:
-        raise BadRequest(f"{name} {text[:40]!r}... is longer than 255 bytes")
-    return text
+def flags_of(batch: pa.RecordBatch, name: str) -> npt.NDArray[np.bool_]:
+    """The values of a boolean column; a null is false, as is a missing column."""
+    if name not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.bool_)
+    flags: npt.NDArray[np.bool_] = batch.column(name).fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
 
 
 # ---- types
@@ -332,28 +324,22 @@ def _refuse_strange_types(schema: pa.Schema) -> None:
         if not _fits(field):
             raise BadRequest(
                 f"column '{field.name}' has type {field.type}: body is binary or string, routing_key and exchange are "
-                f"string, headers is map<string, string>, properties a struct of {', '.join(PROPERTIES)}; send no "
-                "dictionaries and no views"
+                f"string, mandatory is boolean, headers is {ACCEPTED}, properties a struct of {', '.join(PROPERTIES)}; "
+                "send no dictionaries and no views"
             )
 
 
 def _fits(field: pa.Field) -> bool:
     kind = field.type
     if field.name == "body":
-        return any(test(kind) for test in TEXT + BINARY)
+        return is_text(kind) or is_binary(kind)
     if field.name == "headers":
-        return pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)
+        return are_headers(kind)
+    if field.name == "mandatory":
+        return bool(pa.types.is_boolean(kind))
     if field.name == "properties":
-        return pa.types.is_struct(kind) and _are_different(kind) and all(_is_property(inner) for inner in kind)
-    return _is_text(kind)
-
-
-def _are_different(kind: pa.StructType) -> bool:
-    return len({inner.name for inner in kind}) == int(kind.num_fields)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return any(test(kind) for test in TEXT)
+        return pa.types.is_struct(kind) and are_different(kind) and all(_is_property(inner) for inner in kind)
+    return is_text(kind)
 
 
 def _is_property(field: pa.Field) -> bool:
@@ -363,14 +349,12 @@ def _is_property(field: pa.Field) -> bool:
         return bool(pa.types.is_integer(field.type))
     if field.name == "timestamp":
         return bool(pa.types.is_timestamp(field.type))
-    return _is_text(field.type) or bool(pa.types.is_null(field.type))
+    return is_text(field.type) or bool(pa.types.is_null(field.type))
 
 
 def _plain(column: pa.Array) -> pa.Array:
     """The same values with 32-bit offsets; a body of text as its bytes."""
     kind = column.type
-    if pa.types.is_map(kind):
-        return column if kind == pa.map_(pa.string(), pa.string()) else column.cast(pa.map_(pa.string(), pa.string()))
-    if _is_text(kind):
+    if is_text(kind):
         return column.cast(pa.string())
-    return column.cast(pa.binary()) if any(test(kind) for test in BINARY) else column
+    return column.cast(pa.binary()) if is_binary(kind) else column

@@ -12,6 +12,7 @@ its frame ends has none.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -32,7 +33,6 @@ from leveret.pipeline.arrow_columns import (
     spread,
     texts,
 )
-from leveret.pipeline.arrow_schema import PROPERTIES
 from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT
 from leveret.wire.fields import LAST_SECOND, NUMBERS, decode_table
 from leveret.wire.properties import LAYOUT, UNKNOWN_FLAGS
@@ -98,9 +98,10 @@ def _only(span: Span, sound: np.ndarray) -> Span:
 # ---- properties
 
 
-def properties_column(slab: Slab, spans: dict[str, Span]) -> pa.Array:
-    columns = [_property(slab, name, spans.get(name)) for name in PROPERTIES]
-    return pa.StructArray.from_arrays(columns, fields=list(PROPERTIES_TYPE))
+def properties_column(slab: Slab, spans: Mapping[str, Span], without: Collection[str] = ()) -> pa.Array:
+    fields = [field for field in PROPERTIES_TYPE if field.name not in without]
+    columns = [_property(slab, field.name, spans.get(field.name)) for field in fields]
+    return pa.StructArray.from_arrays(columns, fields=fields)
 
 
 def _property(slab: Slab, name: str, span: Span | None) -> pa.Array:
@@ -141,7 +142,7 @@ class Step(NamedTuple):
     value_stops: Places
 
 
-def headers_column(slab: Slab, spans: dict[str, Span]) -> pa.Array:
+def headers_column(slab: Slab, spans: Mapping[str, Span]) -> pa.Array:
     """Rows without headers have an empty map."""
     span = spans.get("headers")
     if span is None:

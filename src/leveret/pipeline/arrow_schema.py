@@ -6,9 +6,10 @@ Modules that work on columns import it at the top; other modules import them whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from leveret.http.errors import BadRequest, NotAvailable
+from leveret.http.values import boolean_of
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
@@ -38,11 +39,24 @@ PROPERTIES = (
     "user_id",
     "app_id",
 )
-INCOMING = ("body", "routing_key", "exchange", "headers", "properties")
+INCOMING = ("body", "routing_key", "exchange", "headers", "properties", "mandatory")
 
 MOST_ROWS = 10_000  # of one batch
 MOST_BYTES = 8 << 20  # of the contents in one batch
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+class Columns(tuple[str, ...]):
+    """The columns of a response, and whether those with one value are left out (pipeline/constant_columns.py)."""
+
+    omit_constants = False
+
+
+def columns_of(given: Mapping[str, str]) -> Columns:
+    """The columns that a request asks for by ``columns`` and ``omit_constants``."""
+    columns = Columns(chosen_columns(given.get("columns")))
+    columns.omit_constants = boolean_of(given, "omit_constants")
+    return columns
 
 
 def chosen_columns(text: str | None) -> tuple[str, ...]:

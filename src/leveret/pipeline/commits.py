@@ -29,6 +29,7 @@ from leveret.pipeline.inflow import Look
 from leveret.pipeline.stage_moves import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
 from leveret.pipeline.transactions import NO_OWNER, CommitRow, Transactions, TransactionsOfBroker
+from leveret.pipeline.unroutable import UnroutableKey
 
 MOST_AHEAD = 1 << 40  # largest step of batch numbers: those that are times in microseconds may be twelve days apart
 DISCARDS = 64  # stages removed at once
@@ -48,6 +49,7 @@ class Committed(NamedTuple):
     duplicate: bool
     messages: int
     unroutable: int
+    unroutable_keys: Sequence[UnroutableKey] = ()
 
 
 Done = Callable[["Committed | LeveretError"], None]
@@ -62,11 +64,13 @@ class Commits:
         self.stages = Stages(broker)
         self._transactions = TransactionsOfBroker()
         self._moves = Moves(broker)
+        self.outboxes = self._moves.outboxes
         self._discards = Discards()
         self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # callbacks to run at the end of each commit
 
     def start(self) -> None:
         """Finish commits of the previous run; other stages are kept until they expire."""
+        self.outboxes.restore()
         for vhost in self._broker.vhosts.values():
             committed: set[str] = set()
             for transaction, row in list(self.transactions(vhost).rows()):
@@ -166,7 +170,7 @@ class Commits:
             if stage is None or not stage.is_whole:
                 raise PreconditionFailed(
                     f"no stage '{id_}' in vhost '{vhost.name}': it was never staged, or it was dropped since (a stage "
-                    "waits an hour for its commit); nothing is committed, stage the batch again"
+                    "waits an hour for its commit or a renewal); nothing is committed, stage the batch again"
                 )
             if stage.ticket[:2] != (transaction, batch):
                 raise PreconditionFailed(
@@ -197,7 +201,7 @@ class Commits:
         def over(outcome: Moved | LeveretError) -> None:
             if isinstance(outcome, Moved):
                 self._finish(vhost, transaction, row)
-                done(Committed(False, outcome.messages, outcome.unroutable))
+                done(Committed(False, *outcome))
             else:
                 done(outcome)
             for call in self._moving.pop((vhost.name, transaction)):

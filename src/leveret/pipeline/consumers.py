@@ -27,16 +27,16 @@ class ConsumersEndpoints:
         queue, access = request.query_params.get("queue"), access_of(request, vhost)
         if queue is not None:
             access.check("browse", queue)
-            vhost.queue(queue)
+            if (answer := await self._context.answer_of_home(request, vhost.queue(queue))) is not None:
+                return answer
         found = [each for each in vhost.stream_offsets.list(queue) if access.has("read", each[1])]
-        return json_response(
-            {
-                "consumers": [
-                    {"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned}
-                    for consumer, name, offset, pinned in found
-                ]
-            }
-        )
+        views = [
+            {"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned}
+            for consumer, name, offset, pinned in found
+        ]
+        for other in [] if queue is not None else await self._context.answers_of_others(request, vhost):
+            views += other["consumers"]
+        return json_response({"consumers": views})
 
     async def put(self, request: Request) -> Response:
         vhost = vhost_of(request)
@@ -46,6 +46,8 @@ class ConsumersEndpoints:
         access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer, PINNED: pinned})
         if not consumer or len(consumer) > LONGEST_NAME:
             raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
+        if (answer := await self._context.answer_of_home(request, vhost.queue(name), given)) is not None:
+            return answer
         if not vhost.queue(name).has_offsets:
             raise BadRequest(
                 f"queue '{name}' in vhost '{vhost.name}' is not a stream: only streams have consumer offsets"
@@ -58,6 +60,9 @@ class ConsumersEndpoints:
         vhost = vhost_of(request)
         name, consumer = query_parameter(request, "queue"), query_parameter(request, "consumer")
         access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer})
+        queue = vhost.queues.get(name)
+        if queue is not None and (answer := await self._context.answer_of_home(request, queue)) is not None:
+            return answer
         if vhost.stream_offsets.get(name, consumer) is None:
             raise ObjectNotFound(f"no stored offset of consumer '{consumer}' in stream '{name}', vhost '{vhost.name}'")
         vhost.stream_offsets.drop(name, consumer)

@@ -7,15 +7,24 @@ others, and not more, since they share the interpreter with the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leveret.broker.broker import Broker
+from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
 from leveret.errors import BrokerStopped
 from leveret.pipeline.commits import Commits
 from leveret.pipeline.spark_queries import SparkQueries
+from leveret.queues.declared_queue import DeclaredQueue
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from leveret.pipeline.cell_requests import CellRequests
 
 WORKERS = 2
 MOST_HELD = 512 << 20
@@ -26,6 +35,7 @@ T = TypeVar("T")
 class PipelineContext:
     def __init__(self, broker: Broker, max_message_size: int = 16 << 20) -> None:
         self.broker = broker
+        self.cells: CellRequests | None = None  # if there are several
         self.commits = Commits(broker)
         self.queries = SparkQueries(broker.clock)
         self.max_message_size = max_message_size
@@ -43,6 +53,30 @@ class PipelineContext:
     def most_held(self) -> int:
         """The limit of ``held`` in bytes: at most an eighth of the memory high watermark."""
         return min(MOST_HELD, self.broker.memory.high_watermark // 8)
+
+    async def answer_of_home(
+        self, request: Request, queue: DeclaredQueue, given: Mapping[str, object] | None = None
+    ) -> Response | None:
+        """The response of the cell where the queue is; None if that is this one. ``given``: the body, if it was
+        read."""
+        if queue.home is None or self.cells is None:
+            return None
+        body = None if given is None else json.dumps(given).encode()
+        return await self.cells.pass_on(request, queue.home.cell_name, body)
+
+    async def answer_of_first(self, request: Request) -> Response | None:
+        """The response of the first cell, which has all transactions; None if that is this one."""
+        cells = self.cells
+        return None if cells is None or cells.cell == cells.first else await cells.pass_on(request, cells.first)
+
+    async def answers_of_others(self, request: Request, vhost: Vhost) -> list[dict[str, Any]]:
+        """The answers of all other cells with queues in the virtual host to the same request, a GET. A request that
+        another cell has passed on is for this cell only."""
+        cells = self.cells
+        if cells is None or cells.is_passed_on(request):
+            return []
+        names = {queue.home.cell_name for queue in vhost.queues.values() if queue.home is not None}
+        return await asyncio.gather(*[cells.ask(request, cell) for cell in sorted(names)])
 
     async def in_worker(self, job: Callable[[], T]) -> T:
         """The result of ``job``, run in one of the threads. A started job finishes even if the caller is cancelled."""

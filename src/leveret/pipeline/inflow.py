@@ -27,6 +27,7 @@ from leveret.delivery.selector import selectable
 from leveret.errors import PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, PERSISTENT, Address, Message, Traits
+from leveret.pipeline.unroutable import Unroutable
 from leveret.queues.queue import stretches
 from leveret.routing.bounds import RoutingRefused
 from leveret.routing.router import Routed
@@ -163,7 +164,7 @@ class Receipts(Unattended):
 
     def resolved(self, publish: PendingPublish) -> None:
         self._unresolved -= 1
-        self.refused += len(publish.run) * publish.is_rejected
+        self.refused += len(publish.rejected)
         if not self._unresolved:
             waiting, self._waiting = self._waiting, []
             for call in waiting:
@@ -188,15 +189,20 @@ class Inflow:
         self._log = vhost.queue_context.log
         self._insists = insists
         self._origin = Origin.PROMISED if insists else Origin.CLIENT
-        self._routes = CommittedRoutes(vhost) if insists else AddressRoutes(vhost)
+        self.routes = CommittedRoutes(vhost) if insists else AddressRoutes(vhost)
         self.published = 0
-        self.unroutable = 0  # messages without a queue
+        self.without_queue = Unroutable()
         self.refused = 0  # messages refused by a full queue
         self.receipts = Receipts()
 
+    @property
+    def unroutable(self) -> int:
+        """The number of messages that were routed to no queue."""
+        return self.without_queue.total
+
     def cost(self, run: Sequence[Message], look: Look) -> int:
         """Approximate work to publish the run; 1 for a plain one."""
-        route = self._routes.of(run[0][1])
+        route = self.routes.of(run[0][1])
         if route is None:
             return 1
         if route.special:
@@ -205,23 +211,26 @@ class Inflow:
             return len(run)
         return 1 + len(run) * len(route.queues) // RUN + (len(run) // QUICK if look else 0)
 
-    def publish(self, run: list[Message], look: Look, *, has_traits: bool) -> None:
-        """``run``: messages of one address; ``has_traits``: whether ``looked_at`` set their traits."""
-        for routed in self.routed(run, look, has_traits=has_traits):
+    def publish(self, run: list[Message], look: Look, *, has_traits: bool, size: int | None = None) -> None:
+        """``run``: messages of one address; ``has_traits``: whether ``looked_at`` set their traits; ``size``: the bytes
+        of their contents, if the caller has counted them."""
+        for routed in self.routed(run, look, has_traits=has_traits, size=size):
             self.deliver(routed)
 
-    def routed(self, run: list[Message], look: Look, *, has_traits: bool) -> Iterator[RoutedRun]:
+    def routed(
+        self, run: list[Message], look: Look, *, has_traits: bool, size: int | None = None
+    ) -> Iterator[RoutedRun]:
         """The same messages with their queues, to be delivered. Unroutable ones are counted and left out."""
-        route = self._routes.of(run[0][1])
+        route = self.routes.of(run[0][1])
         if route is None:
             self.published += len(run)
-            self.unroutable += len(run)
+            self.without_queue.add(run[0][1], len(run))
         elif route.special or (look and not (has_traits and look is Look.QUICK)):
             yield from self._look(route, run)
         elif look:
             yield from self._routed_each(route, run)
         else:
-            yield from self._routed(route, run, timed=False)
+            yield from self._routed(route, run, False, size)
 
     def deliver(self, run: RoutedRun, route: Route | None = None) -> None:
         """Pass a run to its queues, or to those of ``route``; all persistent, or all transient."""
@@ -251,16 +260,19 @@ class Inflow:
         for stretch in stretches(run):
             yield from self._routed(route, stretch, any(message[2].deadline != NEVER for message in stretch))
 
-    def _routed(self, route: PublishRoute, run: list[Message], timed: bool) -> Iterator[RoutedRun]:
+    def _routed(
+        self, route: PublishRoute, run: list[Message], timed: bool, size: int | None = None
+    ) -> Iterator[RoutedRun]:
         """Runs that are all persistent or all transient."""
         number = len(run)
         self.published += number
         route.counters.published += number
+        self._vhost.message_sizes.lengths[len(run[0][0])] += number
         if not route.queues:
-            self.unroutable += number
+            self.without_queue.add(run[0][1], number)
             route.counters.unroutable += number
             return
-        yield RoutedRun(route, run, sum([len(message[0]) for message in run]), timed)
+        yield RoutedRun(route, run, sum([len(message[0]) for message in run]) if size is None else size, timed)
 
     def _look_closely(self, route: PublishRoute, content: bytes, address: Address) -> Iterator[RoutedRun]:
         vhost = self._vhost
@@ -275,19 +287,19 @@ class Inflow:
             # The message was valid when it was staged; the exchange was then replaced by one of another type.
             get_log("pipeline").warning("committed message dropped", vhost=vhost.name, reason=problem.text)
             self.published += 1
-            self.unroutable += 1
+            self.without_queue.add(address, 1)
             return
         if due is not None:
             self.published += 1
             route.counters.published += 1
-            yield RoutedRun(
-                Route([vhost.schedules.queue]), [(content, address, until(due, traits))], len(content), True
-            )
+            run: list[Message] = [(content, address, until(due, traits))]
+            vhost.message_sizes.lengths[len(content)] += 1
+            yield RoutedRun(Route([vhost.schedules.queue]), run, len(content), True)
             return
         if "BCC" in headers:
             content = spliced(content, {}, without=("BCC",))
         if copies or route.special:
-            route = self._routes.of_message(route, address, copies, selectable(properties))
+            route = self.routes.of_message(route, address, copies, selectable(properties))
         yield from self._routed(route, [(content, address, traits)], traits.deadline != NEVER)
 
 

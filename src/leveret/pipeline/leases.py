@@ -8,7 +8,7 @@ returns.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -20,23 +20,25 @@ from leveret.backlog.lease_builder import LeaseBuilder, Next
 from leveret.broker.lease_rows import Committed
 from leveret.broker.leases import Lease, Standing
 from leveret.errors import PreconditionFailed, ResourceFault
-from leveret.http.authorization import access_of, vhost_of
+from leveret.http.authorization import access_of, refuse_while_paused, vhost_of
 from leveret.http.awaited import future_with_callback
 from leveret.http.bodies import read_json
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.login import user_of
 from leveret.http.responses import json_response
 from leveret.http.values import integer_of, query_parameter, text_of
 from leveret.pipeline.arrow_batches import arrow_response
-from leveret.pipeline.arrow_schema import chosen_columns
+from leveret.pipeline.arrow_schema import columns_of
 from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.lease_messages import jobs_of_lease, slice_of
+from leveret.pipeline.lease_readers import LONGEST_WAIT, LeaseReaders
 from leveret.queues.declared_queue import DeclaredQueue
 
 PATIENCE = 3  # waits without progress for messages that are being read or written
 
 T = TypeVar("T")
-LONGEST_CONSUMER = 255  # characters
+LONGEST_CONSUMER = LONGEST_READER = 255  # characters
 MOST_MESSAGES = 10_000_000  # of one lease
 MOST_BYTES = 1 << 40
 MOST_SLICES = 1_000_000
@@ -55,6 +57,7 @@ class Leases:
             self._book.refuse_committed(queue, consumer, after)
             lease = self._book.find(queue, consumer, after + 1)
             if lease is None:
+                refuse_while_paused(self._broker)
                 backlog = self._book.leasable(queue)
                 self._book.refuse_too_many(queue, consumer)
                 lease = await self._take(queue, consumer, after + 1, LeaseBuilder(backlog, most, most_bytes))
@@ -151,13 +154,18 @@ class LeasesEndpoints:
         self._context = context
         self._book = context.broker.leases
         self._leases = Leases(context)
+        self._readers = LeaseReaders(context.broker)
 
     async def take(self, request: Request) -> Response:
         given = await read_json(request)
         queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        if (answer := await self._context.answer_of_home(request, queue, given)) is not None:
+            return answer
         after = integer_of(given, "after", default=0)
         most = integer_of(given, "max_messages", 1, MOST_MESSAGES)
         most_bytes = integer_of(given, "max_bytes", 1, MOST_BYTES, default=MOST_BYTES)
+        if "reader" in given:
+            self._readers.refuse_other(queue, consumer, _reader_of(given))
         lease = await self._leases.take(queue, consumer, after, most, most_bytes)
         if lease is None:
             return json_response({"lease": after, "messages": 0, "bytes": 0})
@@ -167,32 +175,34 @@ class LeasesEndpoints:
         vhost = vhost_of(request)
         access = access_of(request, vhost)
         queue, consumer = query_parameter(request, "queue", ""), query_parameter(request, "consumer", "")
-        if queue:
-            _queue_of(request, queue)
+        if queue and (answer := await self._context.answer_of_home(request, _queue_of(request, queue))) is not None:
+            return answer
 
         def is_shown(each: Lease | Standing) -> bool:
             if queue not in ("", each.queue.name) or consumer not in ("", each.consumer):
                 return False
             return access.has("read", each.queue.name)
 
-        return json_response(
-            {
-                "leases": [_lease_view(each) for each in self._book.leases(vhost.name) if is_shown(each)],
-                "consumers": [_standing_view(each) for each in self._book.standings(vhost.name) if is_shown(each)],
-            }
-        )
+        leases = [_lease_view(each) for each in self._book.leases(vhost.name) if is_shown(each)]
+        standings = [_standing_view(each) for each in self._book.standings(vhost.name) if is_shown(each)]
+        for other in [] if queue else await self._context.answers_of_others(request, vhost):
+            leases += other["leases"]
+            standings += other["consumers"]
+        return json_response({"leases": leases, "consumers": standings})
 
     async def messages(self, request: Request) -> Response:
         queue, consumer = (
             _queue_of(request, query_parameter(request, "queue")),
             _consumer_of(query_parameter(request, "consumer")),
         )
+        if (answer := await self._context.answer_of_home(request, queue)) is not None:
+            return answer
         given = request.query_params
         number = integer_of(given, "lease", 1)
         of = integer_of(given, "of", 1, MOST_SLICES, default=1)
         index = integer_of(given, "slice", 0, of - 1, default=0)
         partition = integer_of(given, "partition", 0, LARGEST_PARTITION, default=0)
-        columns = chosen_columns(given.get("columns"))
+        columns = columns_of(given)
         lease = self._book.find(queue, consumer, number)
         if lease is None:
             raise ObjectNotFound(
@@ -205,6 +215,8 @@ class LeasesEndpoints:
     async def commit(self, request: Request) -> Response:
         given = await read_json(request)
         queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        if (answer := await self._context.answer_of_home(request, queue, given)) is not None:
+            return answer
         committed = await self._leases.commit(queue, consumer, integer_of(given, "through"))
         return json_response({"committed": committed.number, "messages": committed.messages})
 
@@ -213,9 +225,38 @@ class LeasesEndpoints:
             _queue_of(request, query_parameter(request, "queue")),
             _consumer_of(query_parameter(request, "consumer")),
         )
+        if (answer := await self._context.answer_of_home(request, queue)) is not None:
+            return answer
         given = request.query_params
         number = integer_of(given, "lease", 1) if "lease" in given else None
         return json_response({"released": await self._leases.release(queue, consumer, number)})
+
+    async def register(self, request: Request) -> Response:
+        """Register the reader of a consumer, and keep the request open for ``wait`` seconds."""
+        given = await read_json(request)
+        queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        identifier, name = _reader_of(given), text_of(given, "name", "another reader")[:LONGEST_READER]
+        seconds = integer_of(given, "wait", 0, LONGEST_WAIT, default=0)
+        if (answer := await self._context.answer_of_home(request, queue, given)) is not None:
+            return answer
+        reader = self._readers.register(queue, consumer, identifier, name, user_of(request).name)
+        if seconds and not await self._readers.hold(request, reader, seconds):
+            self._readers.remove(queue, consumer, identifier)
+        return json_response({"reader": identifier, "since": reader.since})
+
+    async def unregister(self, request: Request) -> Response:
+        queue = _queue_of(request, query_parameter(request, "queue"))
+        consumer = _consumer_of(query_parameter(request, "consumer"))
+        if (answer := await self._context.answer_of_home(request, queue)) is not None:
+            return answer
+        return json_response({"removed": self._readers.remove(queue, consumer, query_parameter(request, "reader"))})
+
+
+def _reader_of(given: Mapping[str, object]) -> str:
+    identifier = text_of(given, "reader")
+    if not 0 < len(identifier) <= LONGEST_READER:
+        raise BadRequest(f"'reader' must have 1 to {LONGEST_READER} characters: it has {len(identifier)}")
+    return identifier
 
 
 def _queue_of(request: Request, name: str) -> DeclaredQueue:
@@ -253,4 +294,6 @@ def routes(context: PipelineContext) -> list[Route]:
         Route(path, leases.release, methods=["DELETE"]),
         Route(f"{path}/messages", leases.messages, methods=["GET"]),
         Route(f"{path}/commit", leases.commit, methods=["POST"]),
+        Route(f"{path}/readers", leases.register, methods=["POST"]),
+        Route(f"{path}/readers", leases.unregister, methods=["DELETE"]),
     ]

@@ -17,6 +17,7 @@ from leveret.http.responses import json_response
 from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.inflow import Inflow
 from leveret.pipeline.row_upload import RowUpload
+from leveret.pipeline.unroutable import unroutable_view
 
 MOST_UNRECEIVED = 10_000  # messages not yet received by queues that answer later
 PROBLEMS: dict[int, type[HttpError]] = {403: Forbidden, 404: ObjectNotFound}
@@ -33,8 +34,8 @@ class PublishEndpoint:
         inflow = Inflow(arrival.vhost)
         try:
             async with aclosing(arrival.pieces(inflow.cost)) as pieces:
-                async for run, look in pieces:
-                    inflow.publish(run, look, has_traits=True)
+                async for run, look, size in pieces:
+                    inflow.publish(run, look, has_traits=True, size=size)
                     self._refuse_if_refused(inflow)
                     if inflow.receipts.unreceived >= MOST_UNRECEIVED:
                         await self._answered(inflow)
@@ -43,7 +44,7 @@ class PublishEndpoint:
             await wait_until_durable(self._broker)
             raise with_counts(problem, inflow) from None
         await wait_until_durable(self._broker)
-        return json_response({"messages": inflow.published, "unroutable": inflow.unroutable})
+        return json_response({"messages": inflow.published, **view_of(inflow), **arrival.pace.view()})
 
     async def _answered(self, inflow: Inflow) -> None:
         """Wait for the queues that answer later."""
@@ -65,8 +66,12 @@ def with_counts(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
     if isinstance(problem, AmqpError):
         problem = PROBLEMS.get(problem.code, Conflict)(problem.text)
     taken = inflow.published - inflow.refused - inflow.receipts.refused
-    problem.extra |= {"messages": taken, "unroutable": inflow.unroutable}
+    problem.extra = {"messages": taken, **view_of(inflow)} | problem.extra
     return problem
+
+
+def view_of(inflow: Inflow) -> dict[str, object]:
+    return unroutable_view(inflow.unroutable, inflow.without_queue.keys)
 
 
 def routes(context: PipelineContext) -> list[Route]:

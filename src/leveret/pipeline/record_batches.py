@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,15 @@ import pyarrow as pa
 from leveret.message import Address
 from leveret.pipeline.arrow_batches import Rows
 from leveret.pipeline.arrow_columns import TIME, Places, Slab, bodies, numbers, repeated, schema_of, slab_of
-from leveret.pipeline.arrow_properties import headers_column, properties_column, spans_of
+from leveret.pipeline.arrow_properties import Span, headers_column, properties_column, spans_of
+from leveret.pipeline.arrow_schema import PROPERTIES, Columns
+from leveret.pipeline.constant_columns import (
+    Constants,
+    constant_address,
+    constant_flag,
+    constant_properties,
+    with_constants,
+)
 
 
 @dataclass(slots=True)
@@ -56,6 +64,8 @@ def _addresses(given: list[Address]) -> tuple[dict[tuple[str, str], int], Places
 
 def batch_of_portion(portion: Portion, columns: Sequence[str]) -> pa.RecordBatch:
     spans = spans_of(portion.slab) if "headers" in columns or "properties" in columns else {}
+    constants = _constants(portion, columns, spans) if isinstance(columns, Columns) and columns.omit_constants else {}
+    same: Constants = constants.get("properties", {})  # type: ignore[assignment]
     number = len(portion.slab)
     make: dict[str, Callable[[], pa.Array]] = {
         "body": lambda: bodies(portion.slab),
@@ -67,9 +77,34 @@ def batch_of_portion(portion: Portion, columns: Sequence[str]) -> pa.RecordBatch
         "timestamp": lambda: portion.times,
         "redelivered": lambda: portion.redelivered,
         "headers": lambda: headers_column(portion.slab, spans),
-        "properties": lambda: properties_column(portion.slab, spans),
+        "properties": lambda: properties_column(portion.slab, spans, without=same),
     }
-    return pa.RecordBatch.from_arrays([make[name]() for name in columns], schema=schema_of(columns))
+    if not constants:
+        return pa.RecordBatch.from_arrays([make[name]() for name in columns], schema=schema_of(columns))
+    sent = [name for name in columns if name not in constants or (name == "properties" and len(same) < len(PROPERTIES))]
+    arrays = [make[name]() for name in sent]
+    schema = pa.schema([(name, array.type) for name, array in zip(sent, arrays, strict=True)])
+    return pa.RecordBatch.from_arrays(arrays, schema=with_constants(schema, constants))
+
+
+def _constants(portion: Portion, columns: Sequence[str], spans: Mapping[str, Span]) -> Constants:
+    """The columns that have one value, unless no column would be left: then the batch would have no rows."""
+    find: dict[str, Callable[[], Constants]] = {
+        "routing_key": lambda: constant_address(
+            "routing_key", [key for _, key in portion.addresses], portion.address_of
+        ),
+        "exchange": lambda: constant_address("exchange", [name for name, _ in portion.addresses], portion.address_of),
+        "queue": lambda: {"queue": portion.queue},
+        "partition": lambda: {"partition": portion.partition},
+        "redelivered": lambda: constant_flag("redelivered", portion.redelivered),
+        "headers": lambda: {} if "headers" in spans else {"headers": {}},
+        "properties": lambda: {"properties": constant_properties(portion.slab, spans)},
+    }
+    found: Constants = {}
+    for name in columns:
+        if name in find:
+            found |= find[name]()
+    return found if len(portion.slab) and len(found) < len(columns) else {}
 
 
 def _addressed(portion: Portion, part: int) -> pa.Array:

@@ -8,21 +8,22 @@ all requests together have no more bytes than ``PipelineContext.most_held``. Mes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.requests import Request
 
+from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import access_of, refuse_while_blocked, vhost_of
 from leveret.http.bodies import body_chunks
 from leveret.http.durability import wait_until_durable
-from leveret.http.errors import BadRequest, Blocked, Forbidden
+from leveret.http.errors import BadRequest, Blocked, Conflict, Forbidden
 from leveret.http.login import user_of
 from leveret.http.time_slice import TimeSlice
-from leveret.http.values import boolean_of, query_parameter
-from leveret.message import Address, Message
+from leveret.http.values import boolean_of, excerpt, query_parameter
+from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_frames import MOST_BODY, Framed, Framing
 from leveret.pipeline.arrow_schema import need_arrow
@@ -31,28 +32,34 @@ from leveret.pipeline.inflow import (
     RUN,
     RUN_BYTES,
     SLICE_COST,
-    AddressRoutes,
     Incoming,
     Look,
     WriteWindow,
     front,
-    incoming,
     looked_at,
 )
+from leveret.pipeline.packs import Pack
+from leveret.pipeline.run_merge import merged
+from leveret.pipeline.unroutable import unroutable_view
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+
     from leveret.pipeline.arrow_contents import Contents
 
 Cost = Callable[[Sequence[Message], Look], int]  # approximate work of a run
-
-Run = list[Message]
+FAIL, REPORT = "fail", "report"
+TOLD_SECONDS = 0.1  # a request that waited less for the disk does not report it
+MOST_TOLD = 10  # unroutable keys in the text of an error
 
 
 class Piece(NamedTuple):
-    """Messages of one address that need the same inspection, with their traits unless that is ``CLOSE``."""
+    """Messages of one address that need the same inspection, with their traits unless that is ``CLOSE``; ``size``: the
+    bytes of their contents."""
 
     run: list[Message]
     look: Look
+    size: int
 
 
 class RowUpload:
@@ -68,8 +75,10 @@ class RowUpload:
         self.exchange = query_parameter(request, "exchange", "")
         self.key = query_parameter(request, "routing_key", "")
         user = user_of(request)
-        publisher = Publisher(user.name, user.tags, boolean_of(request.query_params, "mandatory"))
+        mandatory = boolean_of(request.query_params, "mandatory")
+        publisher = Publisher(user.name, user.tags, mandatory, reports_unroutable(request))
         self.admission = Admission(self.vhost, self._broker.permissions, publisher)
+        self.pace = Pace(self._broker)
         refuse_while_blocked(self._broker)
 
     async def refuse_unless_permitted(self) -> None:
@@ -81,45 +90,114 @@ class RowUpload:
 
     async def pieces(self, cost: Cost = lambda run, look: 0) -> AsyncGenerator[Piece]:
         """The received pieces. The caller processes a piece, at ``cost``, before it requests the next one."""
-        window = WriteWindow(self._broker)
-        left = SLICE_COST
-        async with aclosing(self._runs()) as runs:
-            async for run, is_plain, whole in runs:
-                while run:
-                    some = run if len(run) <= RUN and whole <= RUN_BYTES else front(run)
-                    look, piece = (Look.PLAIN, some) if is_plain else looked_at(some, self.vhost.queue_context.now())
-                    price = max(self.admission.cost(piece, look), cost(piece, look))
-                    if price > SLICE_COST:
-                        piece = piece[: max(len(piece) * SLICE_COST // price, 1)]
-                    size = whole if len(piece) == len(run) else sum([len(message[0]) for message in piece])
-                    run, whole = run[len(piece) :], whole - size
-                    refuse_while_blocked(self._broker)
-                    self.admission.admit(piece, look)
-                    yield Piece(piece, look)
-                    self._broker.wake()
-                    window.wrote(size)
-                    left -= max(price, size * SLICE_COST // RUN_BYTES)
-                    if left <= 0:
-                        left = SLICE_COST
-                        await asyncio.sleep(0)
-                    if (receipt := window.too_long()) is not None:
-                        await wait_until_durable(self._broker, receipt)
+        async with aclosing(self.packs(cost, packs=False)) as packs:
+            async for piece in packs:
+                assert isinstance(piece, Piece)
+                yield piece
 
-    async def _runs(self) -> AsyncGenerator[Incoming]:
+    async def packs(self, cost: Cost = lambda run, look: 0, *, packs: bool = True) -> AsyncGenerator[Piece | Pack]:
+        """The same for rows to be staged, with ``packs`` of messages that are plain."""
+        pace = self.pace
+        async with aclosing(self._runs(packs=packs)) as runs:
+            async for run in runs:
+                if isinstance(run, Pack):
+                    refuse_while_blocked(self._broker)
+                    for first, number in run.firsts:
+                        self.admission.admit([first], Look.PLAIN, number)
+                    if not self.admission.unroutable.total:
+                        yield run
+                    await pace.keep(len(run.firsts), run.size)
+                    continue
+                for piece, price in self._pieces(run, cost):
+                    refuse_while_blocked(self._broker)
+                    admitted = self.admission.admit(piece.run, piece.look)
+                    if len(admitted) < len(piece.run):
+                        piece = Piece(admitted, piece.look, sum([len(message[0]) for message in admitted]))
+                    if admitted:
+                        yield piece
+                    await pace.keep(price, piece.size)
+        self._refuse_unroutable()
+
+    def _refuse_unroutable(self) -> None:
+        """At the end of the body, so that all of them are counted."""
+        unroutable = self.admission.unroutable
+        if unroutable.total:
+            keys = unroutable.keys
+            more = f", and {len(keys) - MOST_TOLD} more" if len(keys) > MOST_TOLD else ""
+            raise Conflict(
+                f"{unroutable.total} mandatory messages in vhost '{self.vhost.name}' are not routed: "
+                f"{', '.join(map(str, keys[:MOST_TOLD]))}{more}; bind a queue, or publish without mandatory or with "
+                "unroutable=report",
+                **unroutable_view(unroutable.total, keys),
+            )
+
+    def _pieces(self, arrived: Incoming, cost: Cost) -> Iterator[tuple[Piece, int]]:
+        """Parts that may be processed at once, and their cost."""
+        run, is_plain, whole = arrived
+        while run:
+            some = run if len(run) <= RUN and whole <= RUN_BYTES else front(run)
+            look, piece = (Look.PLAIN, some) if is_plain else looked_at(some, self.vhost.queue_context.now())
+            price = max(self.admission.cost(piece, look), cost(piece, look))
+            if price > SLICE_COST:
+                piece = piece[: max(len(piece) * SLICE_COST // price, 1)]
+            size = whole if len(piece) == len(run) else sum([len(message[0]) for message in piece])
+            run, whole = run[len(piece) :], whole - size
+            yield Piece(piece, look, size), price
+
+    async def _runs(self, *, packs: bool) -> AsyncGenerator[Incoming | Pack]:
         """Merges small runs."""
         small: list[Incoming] = []
         number = size = 0
-        async with aclosing(runs_of(self._context, body_chunks(self._request), self.exchange, self.key)) as runs:
+        uploaded = runs_of(self._context, body_chunks(self._request), self.exchange, self.key, packs=packs)
+        async with aclosing(uploaded) as runs:
             async for run in runs:
-                small.append(run)
-                number += len(run.messages)
-                size += run.size
-                if number >= RUN or size >= RUN_BYTES:
+                if not isinstance(run, Pack):
+                    small.append(run)
+                    number += len(run.messages)
+                    size += run.size
+                if number >= RUN or size >= RUN_BYTES or isinstance(run, Pack):
                     for each in merged(small, self.admission.routes):
                         yield each
                     small, number, size = [], 0, 0
+                if isinstance(run, Pack):
+                    yield run
         for each in merged(small, self.admission.routes):
             yield each
+
+
+class Pace:
+    """Gives other work a time slice, and waits for the disk, as often as needed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._window = WriteWindow(broker)
+        self._left = SLICE_COST
+        self._waited = 0.0  # seconds, for the disk
+
+    def view(self) -> dict[str, object]:
+        """For the response: how long the request waited, if that was long."""
+        return {"waited": {"disk": round(self._waited, 3)}} if self._waited > TOLD_SECONDS else {}
+
+    async def keep(self, price: int, size: int) -> None:
+        """To be called after ``size`` bytes have been processed at this price."""
+        self._broker.wake()
+        self._window.wrote(size)
+        self._left -= max(price, size * SLICE_COST // RUN_BYTES)
+        if self._left <= 0:
+            self._left = SLICE_COST
+            await asyncio.sleep(0)
+        if (receipt := self._window.too_long()) is not None:
+            begun = self._broker.clock.work_time()
+            await wait_until_durable(self._broker, receipt)
+            self._waited += self._broker.clock.work_time() - begun
+
+
+def reports_unroutable(request: Request) -> bool:
+    """Whether mandatory rows that are unroutable are to be reported instead of refused."""
+    chosen = query_parameter(request, "unroutable", FAIL)
+    if chosen not in (FAIL, REPORT):
+        raise BadRequest(f"'unroutable' must be '{FAIL}' or '{REPORT}', not {excerpt(chosen)}")
+    return chosen == REPORT
 
 
 async def refuse_unless_writer(request: Request, vhost: Vhost) -> None:
@@ -134,61 +212,10 @@ async def refuse_unless_writer(request: Request, vhost: Vhost) -> None:
     )
 
 
-def merged(arrived: Sequence[Incoming], routes: AddressRoutes) -> Sequence[Incoming]:
-    """The same messages in fewer runs, if addresses alternate: a record of the log holds messages of one address.
-
-    Every queue must get the same messages in the same order. So messages of one address are moved before others only
-    if no queue gets both: addresses that share a queue are *related*, and related ones keep their order.
-    """
-    runs = [each.messages for each in arrived]
-    fewer = merged_runs(runs, routes)
-    if fewer is runs:
-        return arrived
-    is_plain = all(each.is_plain for each in arrived)
-    return [incoming(run, is_plain=is_plain) for run in fewer]
-
-
-def merged_runs(runs: Sequence[Run], routes: AddressRoutes) -> Sequence[Run]:
-    addresses = {id(run[0][1]): run[0][1] for run in runs}
-    if len(addresses) == len(runs):
-        return runs
-    family_of = _families(list(addresses.values()), routes)
-    if family_of is None:
-        return runs
-    families: dict[int, list[Run]] = {}
-    for run in runs:
-        family = families.setdefault(family_of[id(run[0][1])], [])
-        if family and family[-1][0][1] is run[0][1]:
-            family[-1] += run
-        else:
-            family.append(list(run))
-    return [run for family in families.values() for run in family]
-
-
-def _families(addresses: Sequence[Address], routes: AddressRoutes) -> dict[int, int] | None:
-    """A number for each address (by its id), the same for related ones; None if that cannot be determined."""
-    parents = list(range(len(addresses)))
-    first_with: dict[int, int] = {}  # by queue: the place of an address that reaches it
-
-    def root(place: int) -> int:
-        while parents[place] != place:
-            parents[place] = place = parents[parents[place]]
-        return place
-
-    for place, address in enumerate(addresses):
-        route = routes.of(address)
-        if route is None or route.special:
-            return None
-        for queue in route.queues:
-            other = first_with.setdefault(id(queue), place)
-            parents[root(place)] = root(other)
-    return {id(address): root(place) for place, address in enumerate(addresses)}
-
-
 async def runs_of(
-    context: PipelineContext, parts: AsyncIterator[bytes], exchange: str, key: str
-) -> AsyncGenerator[Incoming]:
-    """Runs of at most a thousand messages, each of one address, in the order of the rows.
+    context: PipelineContext, parts: AsyncIterator[bytes], exchange: str, key: str, *, packs: bool = False
+) -> AsyncGenerator[Incoming | Pack]:
+    """Runs of at most a few thousand messages, each of one address, or ``packs`` of runs, in the order of the rows.
 
     ``parts`` is the body (http/bodies.py). ``exchange`` and ``key`` are the defaults of rows without their own.
     Messages are persistent unless their properties have another delivery mode. An expiration counts from the
@@ -203,7 +230,7 @@ async def runs_of(
                 if contents is None:
                     contents = await context.in_worker(lambda framed=framed: _begin(context, framed, exchange, key))  # type: ignore[misc]
                     continue
-                async for run in _runs(context, contents, framed):
+                async for run in _runs(context, contents, framed, packs=packs):
                     yield run
             context.held += framing.held - held
             held = framing.held
@@ -222,8 +249,11 @@ def _begin(context: PipelineContext, framed: Framed, exchange: str, key: str) ->
     return Contents(framed, exchange, key, context.max_message_size)
 
 
-async def _runs(context: PipelineContext, contents: Contents, framed: Framed) -> AsyncIterator[Incoming]:
+async def _runs(
+    context: PipelineContext, contents: Contents, framed: Framed, *, packs: bool
+) -> AsyncIterator[Incoming | Pack]:
+    build: Callable[[RecordBatch], Sequence[Incoming | Pack]] = contents.packs if packs else contents.runs
     for piece in await context.in_worker(lambda: contents.slices(framed)):
         async with context.building:
-            for run in await context.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]
+            for run in await context.in_worker(lambda piece=piece: build(piece)):  # type: ignore[misc]
                 yield run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from leveret.auth.permissions import compile_pattern
 from leveret.broker.access import UserAccess
-from leveret.broker.super_streams import partitions_of
+from leveret.broker.super_streams import all_partitions_of
 from leveret.errors import AmqpError
 from leveret.http.authorization import access_of, vhost_of
 from leveret.http.awaited import future_with_callback
@@ -22,8 +22,10 @@ from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import LARGEST, integer_of, query_parameter, text_of
+from leveret.logs import get_log
 from leveret.pipeline.arrow_batches import Job, arrow_response, jobs_of
-from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
+from leveret.pipeline.arrow_schema import columns_of, need_arrow
+from leveret.pipeline.cell_requests import SCHEME
 from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.queue_browser import OffsetRange, rows_of
 from leveret.pipeline.topics import TopicFilter
@@ -37,6 +39,8 @@ VISIBLE_WITHIN = 10.0  # seconds
 SECONDS = 1.0  # time limit of a pattern, over all names
 LARGEST_PARTITION = (1 << 31) - 1
 
+log = get_log("pipeline")
+
 
 class SourcesEndpoints:
     def __init__(self, context: PipelineContext) -> None:
@@ -49,10 +53,9 @@ class SourcesEndpoints:
             raise BadRequest("exactly one of 'queue', 'super_stream' and 'pattern' is required")
         text, access = query_parameter(request, given[0]), access_of(request, vhost)
         if given[0] == "queue":
-            access.check("consume", text)
-            queues = [vhost.queue(text)]
+            queues = _named(access, request.query_params.getlist("queue"))
         elif given[0] == "super_stream":
-            queues = list(_partitions(access, text))
+            queues = _partitions(access, text)
         else:
             queues = await self._matching(access, text)
         for queue in queues:
@@ -61,8 +64,40 @@ class SourcesEndpoints:
             raise ObjectNotFound(
                 f"no queue in vhost '{vhost.name}' matches '{text}', or the user has no read permission on it"
             )
-        await all_visible(queues)
-        return json_response({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
+        located = {} if self._context.cells is None else self._context.cells.location(request)
+        views = await self._views(request, "sources", queues, lambda queue: source_view(queue) | located)
+        return json_response({"sources": [view | {"partition": place} for place, view in enumerate(views)]})
+
+    async def _views(
+        self,
+        request: Request,
+        resource: str,
+        queues: Sequence[DeclaredQueue],
+        view_of: Callable[[DeclaredQueue], dict[str, object]],
+    ) -> list[dict[str, object]]:
+        """The views of queues, each made by the cell where it lives."""
+        local = [queue for queue in queues if queue.home is None]
+        cells: dict[str, list[DeclaredQueue]] = {}
+        for queue in queues:
+            if queue.home is not None:
+                cells.setdefault(queue.home.cell_name, []).append(queue)
+        asked = [self._remote_views(request, resource, cell, each) for cell, each in cells.items()]
+        answers = await asyncio.gather(*asked)
+        await all_visible(local)
+        views = {str(view["queue"]): view for each in answers for view in each}
+        views |= {queue.name: view_of(queue) for queue in local}
+        return [views[queue.name] for queue in queues]
+
+    async def _remote_views(
+        self, request: Request, resource: str, cell: str, queues: Sequence[DeclaredQueue]
+    ) -> list[dict[str, object]]:
+        cells = self._context.cells
+        assert cells is not None
+        names = [("queue", queue.name) for queue in queues]
+        moment = [("timestamp", value) for value in request.query_params.getlist("timestamp")]
+        answer = await cells.ask(request, cell, [*names, *moment])
+        found: list[dict[str, object]] = answer[resource]
+        return found
 
     async def _matching(self, access: UserAccess, pattern: str) -> list[DeclaredQueue]:
         """Queues whose whole name matches, sorted. Queues that the user may not read are not matched: the response time
@@ -83,15 +118,12 @@ class SourcesEndpoints:
         names = request.query_params.getlist("queue")
         if not names:
             raise BadRequest("'queue' is missing: add one or more to the query")
-        queues = []
-        for name in names:
-            access_of(request, vhost).check("consume", text_of({"queue": name}, "queue"))
-            queues.append(vhost.queue(name))
-        await all_visible(queues)
-        views = [offsets_view(queue) for queue in queues]
-        if "timestamp" in request.query_params:
-            moment = integer_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000
-            for queue, view in zip(queues, views, strict=True):
+        queues = _named(access_of(request, vhost), names)
+        has_time = "timestamp" in request.query_params
+        moment = integer_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000 if has_time else 0
+        views = await self._views(request, "offsets", queues, offsets_view)
+        for queue, view in zip(queues, views, strict=True):
+            if has_time and queue.home is None:
                 view["at"] = await self._at(queue, moment)
         return json_response({"offsets": views})
 
@@ -108,7 +140,10 @@ class SourcesEndpoints:
         name = query_parameter(request, "queue")
         access_of(request, vhost).check("browse", name)
         queue = vhost.queue(name)
-        columns = chosen_columns(given.get("columns"))
+        if (answer := await self._context.answer_of_home(request, queue)) is not None:
+            return answer
+        log.debug("messages read", node=self._context.broker.node_name, queue=name, passed_on=SCHEME in request.headers)
+        columns = columns_of(given)
         only = TopicFilter(given["routing_key"]) if "routing_key" in given else None
         partition = integer_of(given, "partition", largest=LARGEST_PARTITION, default=0)
         if given.get("missing", "fail") not in ("skip", "fail"):
@@ -125,10 +160,16 @@ class SourcesEndpoints:
         return await arrow_response(self._context, fetch_jobs(stream, wanted), columns)
 
 
-def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
+def _named(access: UserAccess, names: Sequence[str]) -> list[DeclaredQueue]:
+    for name in names:
+        access.check("consume", text_of({"queue": name}, "queue"))
+    return [access.vhost.queue(name) for name in names]
+
+
+def _partitions(access: UserAccess, name: str) -> list[DeclaredQueue]:
     """Users without permissions on the exchange or a partition get the same response whether it exists or not."""
     try:
-        found = partitions_of(access.vhost, name)
+        found = all_partitions_of(access.vhost, name)
     except AmqpError:
         access.check("look at exchange", name)
         raise
@@ -177,12 +218,12 @@ def named(names: list[str], compiled: Any, pattern: str) -> list[str]:
 # ---- views
 
 
-def source_view(queue: DeclaredQueue, partition: int) -> dict[str, object]:
+def source_view(queue: DeclaredQueue) -> dict[str, object]:
     view = offsets_view(queue)
     return {
         "queue": queue.name,
         "kind": "stream" if queue.has_offsets else "classic",
-        "partition": partition,
+        "partition": 0,
         "first": view["first"],
         "next": view["next"],
         "messages": queue.ready,

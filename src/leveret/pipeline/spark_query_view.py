@@ -2,7 +2,8 @@
 
 A report comes from a client, so each value is checked: anything that is neither a number nor text becomes null. A query
 belongs to the virtual hosts that it names, as far as its user has access to them. It is visible to users who can see
-one of those virtual hosts, and to its own user; sources in other virtual hosts are left out.
+one of those virtual hosts, and to its own user; sources in other virtual hosts are left out. Its error, its steps and
+the address of Spark's UI may name objects of any of its virtual hosts: they are visible to users who can see all.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from leveret.broker.broker import Broker
 from leveret.http.login import broker_of, user_of
 from leveret.http.roles import MONITORING, has_role, may_see
 from leveret.http.rows import Row
-from leveret.pipeline.spark_queries import Report, SparkQuery
+from leveret.pipeline.spark_queries import Report, SparkQuery, state_sum
 
 ENDED = ("stopped", "failed")
 SILENT_AFTER = 120.0  # seconds without a report; more if the query's batches take longer
 SILENT_BATCHES = 3
 LARGEST = 1e18
+OF_ALL_VHOSTS = ("error", "steps", "spark_ui")
 
 
 def vhosts_of(broker: Broker, query: SparkQuery) -> list[str]:
@@ -44,6 +46,10 @@ def _sees_all(request: Request, query: SparkQuery) -> bool:
     return user.name == query.user or has_role(user, MONITORING)
 
 
+def _sees_each(request: Request, query: SparkQuery) -> bool:
+    return all(may_see(request, vhost) for vhost in vhosts_of(broker_of(request), query))
+
+
 def shown_report(request: Request, query: SparkQuery) -> Report:
     """The report without details of virtual hosts that the user may not see."""
     report = query.report
@@ -53,7 +59,9 @@ def shown_report(request: Request, query: SparkQuery) -> Report:
     sources = [
         source if _is_in_sight(request, source, home) else {**source, "offset": None} for source in _sources(report)
     ]
-    return {**report, "vhost": home if home is not None and may_see(request, home) else None, "sources": sources}
+    hidden = {} if _sees_each(request, query) else {name: None for name in OF_ALL_VHOSTS if name in report}
+    vhost = home if home is not None and may_see(request, home) else None
+    return {**report, "vhost": vhost, "sources": sources, **hidden}
 
 
 def _is_in_sight(request: Request, source: dict[str, Any], home: str | None) -> bool:
@@ -75,10 +83,14 @@ def query_row(request: Request, query: SparkQuery) -> Row:
         "run_id": _text(report.get("run_id")),
         "vhost": next(iter(vhosts), None),
         "user": query.user,
-        "state": _state(report, silent),
+        "state": state_of(query, silent),
+        "error": report.get("error"),
         "batch": number_of(report.get("batch")),
         "batch_ms": number_of(report.get("batch_ms")),
         "rows": number_of(report.get("rows")),
+        "rows_total": query.rows_total,
+        "counts": report.get("counts"),
+        "state_rows": state_sum(report, "rows"),
         "input_rows_per_second": number_of(report.get("input_rows_per_second")),
         "rows_per_second": number_of(report.get("rows_per_second")),
         "lag": number_of(report.get("lag")),
@@ -94,6 +106,20 @@ def query_row(request: Request, query: SparkQuery) -> Row:
     }
 
 
+def query_detail(request: Request, query: SparkQuery) -> Row:
+    """The row with everything that is drawn on the page of one query."""
+    report = shown_report(request, query)
+    return {
+        **query_row(request, query),
+        "steps": report.get("steps") or [],
+        "duration_ms": report.get("duration_ms") or {},
+        "state_operators": report.get("state_operators") or [],
+        "state_memory_bytes": state_sum(report, "memory_bytes"),
+        "spark_ui": report.get("spark_ui"),
+        "recent": [{name: number_of(value) for name, value in one._asdict().items()} for one in query.recent],
+    }
+
+
 def name_of(query: SparkQuery) -> str:
     """Names are optional in Spark."""
     return _text(query.report.get("name")) or str(query.report["id"])
@@ -106,9 +132,10 @@ def number_of(value: object) -> int | float | None:
     return value if abs(value) < LARGEST else None
 
 
-def _state(report: Report, silent: float) -> str:
-    state = _text(report.get("state")) or "unknown"
-    batch = (number_of(report.get("batch_ms")) or 0) / 1000
+def state_of(query: SparkQuery, silent: float) -> str:
+    """``silent``: seconds since the last report."""
+    state = _text(query.report.get("state")) or "unknown"
+    batch = (number_of(query.report.get("batch_ms")) or 0) / 1000
     if state not in ENDED and silent > max(SILENT_AFTER, SILENT_BATCHES * batch):
         return "silent"
     return state
@@ -134,11 +161,15 @@ def _reads(report: Report) -> Iterator[Row]:
 
 
 def _reads_of(source: dict[str, Any]) -> Iterator[Row]:
-    """The positions of a source: offsets in streams, or a lease of a classic queue (spark/progress.py)."""
+    """The positions of a source: offsets in streams, or leases of classic queues (spark/progress.py)."""
     offset = source.get("offset")
     match offset:
         case {"consumer": str(consumer), "lease": int(lease), "queue": str(queue), "vhost": str(vhost)}:
             yield {"queue": queue, "vhost": vhost, "consumer": consumer, "lease": lease}
+        case {"consumer": str(consumer), "leases": dict(leases), "vhost": str(vhost)}:
+            for queue, lease in leases.items():
+                if isinstance(lease, int) and not isinstance(lease, bool):
+                    yield {"queue": queue, "vhost": vhost, "consumer": consumer, "lease": lease}
         case dict():
             for queue, at in offset.items():
                 if isinstance(at, int) and not isinstance(at, bool):

@@ -3,27 +3,38 @@
 Theory of operation. A stage is an invisible queue. Once its commit is recorded, its messages are published in slices:
 each slice leaves the stage and enters its queues in one group of the log, so after a crash every message is in one of
 the two, and the next start continues the move. All moves of a broker share one background task, which moves one slice
-per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, while its
-messages are read from disk, or while queues that answer later have not received their part of the slice, which they do
-before it leaves the stage (broker/remote_writes.py).
+per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, or while
+its messages are read from disk.
+
+Queues of other cells get their messages by outboxes of this cell (pipeline/outboxes.py), which enter them in the same
+group. A move pauses while one of its outboxes is full. At its end it waits until the other cells have received
+everything, so that clients find the messages there after the commit; but not for long, because a cell that is away gets
+them in any case.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from itertools import groupby, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby, islice, takewhile
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
-from leveret.broker.remote_writes import RoutedRun, write_remotely
+from leveret.broker.remote_writes import RoutedRun
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, NotFound, StoreError
 from leveret.message import Message
 from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, WriteWindow, front
+from leveret.pipeline.outboxes import MOST_WAITING, Outbox, Outboxes
+from leveret.pipeline.packs import is_pack, unpacked
+from leveret.pipeline.run_merge import merged_runs
+from leveret.pipeline.unroutable import UnroutableKey
 from leveret.queues.classic import ClassicQueue
 
 LOST = "the commit may not be stored: the disk failed, or the broker stopped; restart the broker and repeat the commit"
+
+
+PATIENCE = 10.0  # seconds that the end of a move waits for other cells
 
 
 class Load(NamedTuple):
@@ -33,19 +44,10 @@ class Load(NamedTuple):
     look: Look
 
 
-class Slice(NamedTuple):
-    """Messages that were taken out of a stage and not released yet."""
-
-    queue: ClassicQueue
-    sequence: int
-    number: int
-    size: int
-    runs: list[RoutedRun]
-
-
 class Moved(NamedTuple):
     messages: int
     unroutable: int
+    unroutable_keys: Sequence[UnroutableKey] = ()
 
 
 Over = Callable[["Moved | LeveretError"], None]
@@ -56,6 +58,7 @@ class Moves:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        self.outboxes = Outboxes(broker)
         self._ready: deque[Move] = deque()
 
     def go_on(self, move: Move) -> None:
@@ -82,6 +85,7 @@ class Move:
         self._over: Over | None = over
         self._inflow = Inflow(vhost, insists=True)
         self._lead = WriteWindow(moves.broker)
+        self._outboxes: set[Outbox] = set()  # that it has written to
 
     def start(self) -> None:
         self._moves.go_on(self)
@@ -95,6 +99,9 @@ class Move:
         if (receipt := self._lead.too_long()) is not None:
             broker.when_granted(lambda: self._moves.go_on(self), lost=self._lost, receipt=receipt)
             return False
+        full = next((outbox for outbox in self._outboxes if outbox.is_full), None)
+        if full is not None and full.when_passed(full.queue.lane.tail - MOST_WAITING, lambda: self._moves.go_on(self)):
+            return False
         if self._load is None:
             self._load = next(self._loads, None)
         if self._load is None:
@@ -106,20 +113,38 @@ class Move:
         if not queue.alive:
             self._end(NotFound(f"no vhost '{self._vhost.name}': it was deleted before the commit was done"))
             return False
-        runs = self._slice(queue, look)
-        if runs:
-            return self._publish(queue, runs, look)
+        messages = self._front(queue)
+        if messages and is_pack(messages[0][0]):
+            self._publish(queue, messages[:1], self._unpacked(messages[0][0]), Look.PLAIN)
+            return True
+        if messages:
+            runs = self._slice(messages, look)
+            self._publish(queue, messages[: sum(map(len, runs))], runs, look)
+            return True
         if queue.ready and queue.pager is not None:
             return not queue.pager.when_loaded(lambda: self._moves.go_on(self))
         self._load = None
         return True
 
-    def _slice(self, queue: ClassicQueue, look: Look) -> list[list[Message]]:
-        """The next runs to move, from the front of the stage, as far as it is in memory."""
+    def _front(self, queue: ClassicQueue) -> list[Message]:
+        """The next messages of the stage, as far as it is in memory: a pack, or messages that are in none."""
         lane = queue.lane
+        number = lane.stretch(RUN)
+        if not number:
+            return []
+        if is_pack(lane.ready[0][0]):
+            return [lane.ready[0]]
+        return front(list(takewhile(lambda message: not is_pack(message[0]), islice(lane.ready, number))))
+
+    def _unpacked(self, pack: bytes) -> list[list[Message]]:
+        """All of it at once, since it leaves its stage at once: its size is limited for that."""
+        return [*merged_runs(unpacked(pack), self._inflow.routes)]
+
+    def _slice(self, messages: list[Message], look: Look) -> list[list[Message]]:
+        """The first runs of these, as many as may be moved at once."""
         chosen: list[list[Message]] = []
         left = SLICE_COST
-        for run in runs_in(front(list(islice(lane.ready, lane.stretch(RUN))))):
+        for run in runs_in(messages):
             cost = self._inflow.cost(run, look)
             if cost > left:
                 if chosen:
@@ -131,42 +156,61 @@ class Move:
                 break
         return chosen
 
-    def _publish(self, queue: ClassicQueue, runs: list[list[Message]], look: Look) -> bool:
-        """Move a slice; False if the move continues after queues that answer later have received their part."""
-        number = sum(map(len, runs))
-        size = sum([len(message[0]) for run in runs for message in run])
+    def _publish(self, queue: ClassicQueue, moved: Sequence[Message], runs: list[list[Message]], look: Look) -> None:
+        """Publish runs to the queues and outboxes of this broker, and remove them, the ``moved`` messages at the front
+        of the stage, from there."""
+        number = len(moved)
+        size = sum([len(message[0]) for message in moved])
         sequence, _ = queue.lane.take(number)
         routed = [each for run in runs for each in self._inflow.routed(run, look, has_traits=False)]
-        taken = Slice(queue, sequence, number, size, routed)
-        if not [True for run in routed if run.route.answers_later]:
-            self._leave(taken)
-            return True
-
-        def written() -> None:
-            if queue.alive:
-                self._leave(taken)
-            self._moves.go_on(self)
-
-        write_remotely(self._vhost, routed, written)
-        return False
-
-    def _leave(self, taken: Slice) -> None:
-        """Publish a slice to the queues of this broker, and remove it from its stage."""
-        queue = taken.queue
+        local = [each for run in routed for each in self._redirected(run)]
         with self._broker.log.group():
-            for run in taken.runs:
-                self._inflow.deliver(run, run.local())
-            queue.release(queue.lane.number, taken.sequence, taken.number, taken.size)
+            for each in local:
+                self._inflow.deliver(each)
+            queue.release(queue.lane.number, sequence, number, size)
         queue.account()
         if queue.pager is not None:
             queue.pager.refill()
-        self._lead.wrote(taken.size)
+        self._lead.wrote(size)
+        for outbox in self._outboxes:
+            outbox.resume()
+
+    def _redirected(self, run: RoutedRun) -> Iterable[RoutedRun]:
+        """The same run, with outboxes for queues of other cells."""
+        if not run.route.answers_later:
+            return (run,)
+        outboxes = self._moves.outboxes
+        self._outboxes |= outboxes.used_by(self._vhost, run)
+        return outboxes.redirected(self._vhost, run)
 
     def _lost(self) -> None:
         self._end(StoreError(LOST))
 
     def _all_granted(self) -> None:
-        self._end(Moved(self._inflow.published, self._inflow.unroutable))
+        waiting = len(self._outboxes)
+
+        def passed() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting <= 0:
+                self._end(self._moved())
+
+        for outbox in self._outboxes:
+            if not outbox.when_passed(outbox.queue.lane.tail, passed):
+                waiting -= 1
+        if waiting <= 0:
+            passed()
+            return
+        context = self._vhost.queue_context
+        context.schedule(context.now() + PATIENCE, self._give_up_waiting)
+
+    def _give_up_waiting(self) -> None:
+        """Everything is committed; another cell is away."""
+        self._end(self._moved())
+
+    def _moved(self) -> Moved:
+        lost = self._inflow.without_queue
+        return Moved(self._inflow.published, lost.total, lost.keys)
 
     def _end(self, outcome: Moved | LeveretError) -> None:
         over, self._over = self._over, None

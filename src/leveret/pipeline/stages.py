@@ -1,4 +1,4 @@
-"""Stages: messages sent by executors, durable and invisible, until a commit publishes them or an hour has passed.
+"""Stages: messages sent by executors, durable and invisible, until a commit publishes them or their transaction rests.
 
 Theory of operation. A stage is an internal queue of its virtual host (broker/internal_queues.py) and a row among the
 parameters with its transaction and owner. Expiration and priority of its messages have no effect yet. The row is
@@ -7,7 +7,11 @@ incomplete by a crash, and the next start removes it. The request that stages is
 only then can the stage be committed (pipeline/commits.py).
 
     begin ──> add, add, ... ──> seal ──granted──> whole ──commit──> moved, gone
-      └── drop (incomplete body, not committed for an hour, another attempt committed) ──> gone
+      └── drop (incomplete body, not renewed for an hour, another attempt committed) ──> gone
+
+A stage lives as long as its transaction is *renewed*: by each further stage of the same user, by each part of it that
+arrives, and by a request of a task that computes its rows. The time of the last renewal is not stored: after a restart
+a stage whose hour is over gets some minutes in which its tasks can renew it.
 """
 
 from __future__ import annotations
@@ -25,16 +29,20 @@ from leveret.broker.publishes import write_run
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed, ResourceFault
 from leveret.logs import get_log
-from leveret.message import PERSISTENT, Message
+from leveret.message import PERSISTENT, Address, Message
 from leveret.pipeline.inflow import Look
+from leveret.pipeline.packs import Pack
 from leveret.pipeline.transactions import NO_OWNER
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
 
 COMPONENT = "stage"
-LIFETIME = 3600.0  # seconds that a stage waits for its commit
+LIFETIME = 3600.0  # seconds that a stage waits for its commit, or for the next renewal of its transaction
+GRACE = 600.0  # seconds that a stage has at least after a restart: several times what tasks wait between renewals
 MOST_OF_A_USER = 10_000  # stages in a virtual host; a sink sends 8 MiB in each
 MOST_OF_A_VHOST = 20_000  # each takes 8 KiB of memory
+
+PACK_ADDRESS = Address("", "", 0, 0)  # the messages of a pack have their own
 
 log = get_log("pipeline")
 
@@ -59,6 +67,7 @@ class Stage:
         self.queue = queue
         self.owner = owner  # the user that staged it; earlier versions did not record it
         self.messages = 0
+        self.entries = 0  # messages of its queue: packs, and messages that are in none
         self.bytes = 0
         self.look = Look.PLAIN  # the closest inspection that one of its messages needs (pipeline/inflow.py)
         self.exchanges: set[str] = set()
@@ -71,6 +80,7 @@ class Stage:
             "owner": self.owner,
             "since": self.since,
             "messages": self.messages,
+            "entries": self.entries,
             "bytes": self.bytes,
             "look": self.look,
             "exchanges": sorted(self.exchanges),
@@ -83,6 +93,7 @@ class Stage:
         self.ticket = Ticket(*(facts[field] for field in Ticket._fields))
         self.owner = str(facts.get("owner", NO_OWNER))
         self.since, self.messages, self.bytes = float(facts["since"]), int(facts["messages"]), int(facts["bytes"])
+        self.entries = int(facts.get("entries", self.messages))  # earlier versions had no packs
         self.look, self.exchanges = Look(facts["look"]), set(facts["exchanges"])
 
 
@@ -94,6 +105,7 @@ class Stages:
         self._stages: dict[str, Stage] = {}  # by id
         self._of_transaction: dict[tuple[Vhost, str], dict[str, Stage]] = {}  # the same, by id
         self._number: Counter[tuple[Vhost, str | None]] = Counter()  # stages of each user; with None: of all users
+        self._renewed: dict[tuple[Vhost, str], dict[str, float]] = {}  # by transaction: until when those of a user live
 
     # ---- making one
 
@@ -102,8 +114,15 @@ class Stages:
         id_ = secrets.token_hex(16)
         queue = vhost.internal.open(f"{STAGE}{id_}", QueueOptions(), vhost.queue_context)
         stage = Stage(id_, vhost, ticket, self._broker.clock.wall(), queue, owner)
-        self._enter(stage)
+        self._enter(stage, LIFETIME)
         return stage
+
+    def renew(self, vhost: Vhost, transaction: str, owner: str) -> int:
+        """Let the stages of this user in the transaction live for another hour; returns their number."""
+        own = [stage for stage in self.of_transaction(vhost, transaction) if stage.owner == owner]
+        if own:
+            self._renewed[vhost, transaction][owner] = self._broker.clock.now() + LIFETIME
+        return len(own)
 
     def _refuse_too_many(self, vhost: Vhost, owner: str) -> None:
         own, all_ = self._number[vhost, owner], self._number[vhost, None]
@@ -123,6 +142,18 @@ class Stages:
         size = sum([len(message[0]) for message in run])
         stage.messages += len(run)
         stage.bytes += size
+        self._write(stage, run, size)
+
+    def add_pack(self, stage: Stage, pack: Pack) -> None:
+        """Add admitted messages, all plain, as one message."""
+        self._refuse_if_gone(stage)
+        stage.messages += pack.messages
+        stage.bytes += pack.size
+        self._write(stage, [(pack.data, PACK_ADDRESS, PERSISTENT)], len(pack.data))
+
+    def _write(self, stage: Stage, run: list[Message], size: int) -> None:
+        stage.entries += len(run)
+        self._renewed[stage.vhost, stage.ticket.transaction][stage.owner] = self._broker.clock.now() + LIFETIME
         write_run([stage.queue], self._broker.log, run, size, False)
         self._broker.wake()
 
@@ -171,7 +202,7 @@ class Stages:
         siblings = self._of_transaction[key]
         del siblings[stage.id]
         if not siblings:
-            del self._of_transaction[key]
+            del self._of_transaction[key], self._renewed[key]
         for owner in (stage.owner, None):
             self._number[stage.vhost, owner] -= 1
             if not self._number[stage.vhost, owner]:
@@ -179,16 +210,25 @@ class Stages:
         if stage.timer is not None:
             stage.timer.cancel()
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: Stage, left: float) -> None:
+        """``left``: the seconds that the stage lives from now on, unless its transaction is renewed."""
         self._stages[stage.id] = stage
         self._of_transaction.setdefault((stage.vhost, stage.ticket.transaction), {})[stage.id] = stage
         for owner in (stage.owner, None):
             self._number[stage.vhost, owner] += 1
-        left = stage.since + LIFETIME - self._broker.clock.wall()
-        moment = self._broker.clock.now() + max(left, 0.0)
+        moment = self._broker.clock.now() + left
+        renewed = self._renewed.setdefault((stage.vhost, stage.ticket.transaction), {})
+        renewed[stage.owner] = max(moment, renewed.get(stage.owner, moment))
+        self._expire_at(moment, stage)
+
+    def _expire_at(self, moment: float, stage: Stage) -> None:
         stage.timer = self._broker.timers.at(moment, lambda: self._expire(stage))
 
     def _expire(self, stage: Stage) -> None:
+        renewed = self._renewed[stage.vhost, stage.ticket.transaction][stage.owner]
+        if renewed > self._broker.clock.now():
+            self._expire_at(renewed, stage)
+            return
         transaction, batch = stage.ticket.transaction, stage.ticket.batch
         told = {"vhost": stage.vhost.name, "transaction": transaction, "batch": batch, "messages": stage.messages}
         log.info("uncommitted stage dropped", **told)
@@ -208,10 +248,10 @@ class Stages:
 
     def _restore(self, vhost: Vhost, id_: str) -> bool:
         stage = left_by(vhost, id_)
-        if stage is None or stage.queue.ready != stage.messages:
+        if stage is None or stage.queue.ready != stage.entries:
             return False
         stage.is_whole = True
-        self._enter(stage)
+        self._enter(stage, max(stage.since + LIFETIME - self._broker.clock.wall(), GRACE))
         return True
 
 

@@ -26,9 +26,12 @@ from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
 from leveret.logs import get_log
 from leveret.pipeline.commits import Commits, Committed, Committer
 from leveret.pipeline.context import PipelineContext
+from leveret.pipeline.first_cell import in_first_cell
+from leveret.pipeline.packs import Pack
 from leveret.pipeline.row_upload import RowUpload, refuse_unless_writer
 from leveret.pipeline.stages import MOST_OF_A_USER, Stage, Ticket
 from leveret.pipeline.transactions import NO_OWNER, CommitRow
+from leveret.pipeline.unroutable import unroutable_view
 
 MOST_COMMIT_BYTES = 512 << 10  # the ids of as many stages as a user may have
 LONGEST_TRANSACTION = 1_000  # characters
@@ -45,15 +48,16 @@ class CommitRequest(msgspec.Struct):
 
 class StagesEndpoints:
     def __init__(self, context: PipelineContext) -> None:
-        self._context = context
+        self.context = context
         self._broker = context.broker
         self._commits: Commits = context.commits
         self._stages = context.commits.stages
 
     # ---- stages
 
+    @in_first_cell
     async def stage(self, request: Request) -> Response:
-        arrival = RowUpload(self._context, request)
+        arrival = RowUpload(self.context, request)
         given = request.query_params
         ticket = Ticket(
             transaction_of(query_parameter(request, "transaction")),
@@ -67,17 +71,22 @@ class StagesEndpoints:
         stage = self._stages.begin(arrival.vhost, ticket, committer.user)
         stage.exchanges = arrival.admission.exchanges
         try:
-            async with aclosing(arrival.pieces()) as pieces:
-                async for run, look in pieces:
-                    self._stages.add(stage, run, look)
+            async with aclosing(arrival.packs()) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, Pack):
+                        self._stages.add_pack(stage, piece)
+                    else:
+                        self._stages.add(stage, piece.run, piece.look)
             self._stages.seal(stage)
             await wait_until_durable(self._broker)
             self._stages.mark_whole(stage)
         except BaseException:  # also if the client disconnected: an incomplete stage is dropped
             self._stages.drop(stage)
             raise
-        return json_response({"stage": stage.id, "messages": stage.messages, "bytes": stage.bytes})
+        counts = {"stage": stage.id, "messages": stage.messages, "bytes": stage.bytes}
+        return json_response(counts | arrival.pace.view())
 
+    @in_first_cell
     async def show(self, request: Request) -> Response:
         vhost = vhost_of(request)
         shown: list[dict[str, object]] = []
@@ -90,6 +99,7 @@ class StagesEndpoints:
             await time_slice.pause_if_over()
         return json_response({"stages": shown})
 
+    @in_first_cell
     async def drop(self, request: Request) -> Response:
         vhost = vhost_of(request)
         transaction, batch = query_parameter(request, "transaction"), integer_of(request.query_params, "batch")
@@ -107,8 +117,15 @@ class StagesEndpoints:
         await wait_until_durable(self._broker)
         return json_response({"dropped": len(gone)})
 
+    @in_first_cell
+    async def renew(self, request: Request) -> Response:
+        """By tasks that compute their rows while those of others are staged."""
+        vhost, transaction = vhost_of(request), transaction_of(query_parameter(request, "transaction"))
+        return json_response({"renewed": self._stages.renew(vhost, transaction, user_of(request).name)})
+
     # ---- commits
 
+    @in_first_cell
     async def commit(self, request: Request) -> Response:
         vhost = vhost_of(request)
         given = commit_in(await read_body(request, MOST_COMMIT_BYTES))
@@ -121,7 +138,8 @@ class StagesEndpoints:
                 refuse_unless_writable(request, stage)
             await time_slice.pause_if_over()
         outcome = await self._committed(vhost, given, committer_of(request))
-        return json_response(outcome._asdict())
+        counts = unroutable_view(outcome.unroutable, outcome.unroutable_keys)
+        return json_response({"duplicate": outcome.duplicate, "messages": outcome.messages, **counts})
 
     async def _committed(self, vhost: Vhost, given: CommitRequest, by: Committer) -> Committed:
         def start(done: Callable[[Committed | LeveretError], None]) -> None:
@@ -130,6 +148,7 @@ class StagesEndpoints:
 
         return await awaited(start)
 
+    @in_first_cell
     async def show_commits(self, request: Request) -> Response:
         """The last batch of one transaction, or the transactions of the user; administrators get all transactions."""
         vhost = vhost_of(request)
@@ -151,6 +170,7 @@ class StagesEndpoints:
         views = [commit_view(name, row) for name, row in shown if row is not None]
         return json_response({"total": len(names), "commits": views})
 
+    @in_first_cell
     async def delete_commit(self, request: Request) -> Response:
         vhost, transaction = vhost_to_change(request, ADMINISTRATOR), query_parameter(request, "transaction")
         owner_only = boolean_of(request.query_params, "owner_only")
@@ -236,6 +256,7 @@ def routes(context: PipelineContext) -> list[Route]:
         Route(stages, endpoints.stage, methods=["POST"]),
         Route(stages, endpoints.show, methods=["GET"]),
         Route(stages, endpoints.drop, methods=["DELETE"]),
+        Route(f"{stages}/renew", endpoints.renew, methods=["POST"]),
         Route(commits, endpoints.commit, methods=["POST"]),
         Route(commits, endpoints.show_commits, methods=["GET"]),
         Route(commits, endpoints.delete_commit, methods=["DELETE"]),

@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from leveret.spark.batch_publisher import publish_each_batch
+    from leveret.spark.lag import source_metrics
     from leveret.spark.listener import LeveretListener
     from leveret.spark.schema import SCHEMA
     from leveret.spark.source import LeveretDataSource
 
-MODULES = {"SCHEMA": "schema", "LeveretDataSource": "source", "LeveretListener": "listener"}
-__all__ = ["SCHEMA", "LeveretDataSource", "LeveretListener", "register"]
+MODULES = {
+    "SCHEMA": "schema",
+    "LeveretDataSource": "source",
+    "LeveretListener": "listener",
+    "publish_each_batch": "batch_publisher",
+    "source_metrics": "lag",
+}
+__all__ = ["SCHEMA", "LeveretDataSource", "LeveretListener", "publish_each_batch", "register", "source_metrics"]
 
 
 def __getattr__(name: str) -> object:

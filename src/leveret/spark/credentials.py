@@ -42,7 +42,7 @@ class Secret:
 def secret_for(username: str, file: str | None, environ: Mapping[str, str], *, loopback: bool) -> Secret:
     """The password of this user; that of the default user on localhost need not be given."""
     if file is not None:
-        return Secret(_first_line(file))
+        return Secret(first_line(file, "option credentialsFile"))
     if environ.get(PASSWORD_VARIABLE):
         return Secret(environ[PASSWORD_VARIABLE])
     if loopback and username == FIRST_USER:
@@ -53,17 +53,18 @@ def secret_for(username: str, file: str | None, environ: Mapping[str, str], *, l
     )
 
 
-def _first_line(file: str) -> str:
+def first_line(file: str, option: str) -> str:
+    """The password in a file; ``option`` is named in errors."""
     try:
         with Path(file).open(encoding="utf-8") as lines:
             first = lines.readline().rstrip("\r\n")
     except OSError as error:
         raise OptionError(
-            f"option credentialsFile: '{file}' cannot be read on the driver: {error.strerror}; "
+            f"{option}: '{file}' cannot be read on the driver: {error.strerror}; "
             "give the path of a readable file with the password in its first line"
         ) from error
     except UnicodeDecodeError as error:
-        raise OptionError(f"option credentialsFile: '{file}' is not UTF-8; save it as UTF-8") from error
+        raise OptionError(f"{option}: '{file}' is not UTF-8; save it as UTF-8") from error
     if not first:
-        raise OptionError(f"option credentialsFile: the first line of '{file}' is empty; put the password there")
+        raise OptionError(f"{option}: the first line of '{file}' is empty; put the password there")
     return first

@@ -5,6 +5,7 @@ LeveretError
 ├── BrokerRefused      the broker refused a request; carries status and reason
 ├── BrokerUnreachable  no response within `retrySeconds`
 ├── DataLoss           messages that the query still needs were deleted on the broker
+├── OldCheckpoint      the checkpoint is older than what its query has written
 └── Unroutable         messages of a mandatory sink that were not routed to a queue
 """
 
@@ -35,6 +36,10 @@ class BrokerUnreachable(LeveretError):
 
 class DataLoss(LeveretError):
     """The text names the queue, the offsets and the remedy."""
+
+
+class OldCheckpoint(LeveretError):
+    """The text names the batch, the last batch and the remedy."""
 
 
 class Unroutable(LeveretError):

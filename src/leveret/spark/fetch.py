@@ -17,8 +17,8 @@ from leveret.http_client import BROKEN
 from leveret.spark.broker_client import BrokerClient, Patience
 from leveret.spark.errors import BrokerRefused, BrokerUnreachable, DataLoss
 from leveret.spark.offsets import KEEP_GOING
-from leveret.spark.options import Access
-from leveret.spark.schema import Shape
+from leveret.spark.options import Access, Home
+from leveret.spark.shape import Shape
 
 GONE = 410
 
@@ -38,6 +38,7 @@ class RangePartition(InputPartition):
     stop: int
     skip_missing: bool = field(kw_only=True)
     browsed: bool = field(default=False, kw_only=True)
+    home: Home | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__init__((self.queue, self.start, self.stop))
@@ -52,6 +53,8 @@ class SlicePartition(InputPartition):
     lease: int
     index: int
     count: int
+    home: Home | None = None
+    partition: int = 0
 
     def __post_init__(self) -> None:
         super().__init__((self.queue, self.lease, self.index))
@@ -66,7 +69,7 @@ class Fetch:
     routing_key_pattern: str | None = None
 
     def range(self, wanted: RangePartition) -> Iterator[pa.RecordBatch]:
-        query = {"queue": wanted.queue, "partition": wanted.partition, "columns": self.shape.columns}
+        query = {"queue": wanted.queue, "partition": wanted.partition, **self.shape.query}
         query |= {"routing_key": self.routing_key_pattern} if self.routing_key_pattern else {}
         query |= {"missing": "skip"} if wanted.skip_missing else {}
         shaped = self.shape.of(wanted.queue, wanted.partition)
@@ -85,14 +88,14 @@ class Fetch:
                     yield shaped(batch)
 
         try:
-            yield from self._patiently(rest)
+            yield from self._patiently(rest, wanted.home)
         except BrokerRefused as refusal:
             raise _explained(refusal, wanted) from refusal
 
     def slice(self, wanted: SlicePartition) -> Iterator[pa.RecordBatch]:
         query = {"queue": wanted.queue, "consumer": wanted.consumer, "lease": wanted.lease}
-        query |= {"slice": wanted.index, "of": wanted.count, "columns": self.shape.columns}
-        shaped = self.shape.of(wanted.queue, partition=0)  # a classic queue has no partitions
+        query |= {"slice": wanted.index, "of": wanted.count, **self.shape.query}
+        shaped = self.shape.of(wanted.queue, wanted.partition)
         had = 0
 
         def rest(client: BrokerClient) -> Iterator[pa.RecordBatch]:
@@ -105,12 +108,14 @@ class Fetch:
                     had += new.num_rows
                     yield shaped(new)
 
-        yield from self._patiently(rest)
+        yield from self._patiently(rest, wanted.home)
 
-    def _patiently(self, rest: Callable[[BrokerClient], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    def _patiently(
+        self, rest: Callable[[BrokerClient], Iterator[pa.RecordBatch]], home: Home | None
+    ) -> Iterator[pa.RecordBatch]:
         """All batches; `rest` is called again after each interruption, for the batches that are still missing."""
         patience = Patience(self.access.retry_seconds)
-        with BrokerClient(self.access) as client:
+        with BrokerClient(self.access, home) as client:
             while True:
                 try:
                     for batch in rest(client):

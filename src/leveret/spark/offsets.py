@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from leveret.spark.errors import DataLoss, OptionError
-from leveret.spark.options import EARLIEST, LATEST, Position
+from leveret.spark.options import EARLIEST, LATEST, Home, Position
 
 Offsets = dict[str, int]
 KEEP_GOING = 'to continue with the messages that are left, set .option("failOnDataLoss", "false")'
@@ -33,6 +33,7 @@ class Source:
     next: int
     messages: int
     bytes: int
+    home: Home | None = None  # in a cluster of several cells
 
     @property
     def mean_bytes(self) -> float:
@@ -69,9 +70,19 @@ def wanted_offset(source: Source, position: Position) -> int:
     return position.by_queue[source.queue]
 
 
+def wanted_time(source: Source, position: Position) -> int:
+    if position.timestamp is not None:
+        return position.timestamp
+    assert position.timestamps is not None
+    if source.queue not in position.timestamps:
+        raise OptionError(f"option {position.option} has no time for queue '{source.queue}'; add it")
+    return position.timestamps[source.queue]
+
+
 def refuse_strangers(sources: Iterable[Source], position: Position) -> None:
-    """Refuse offsets for queues that the query does not read."""
-    strangers = sorted(set(position.by_queue or ()) - {source.queue for source in sources})
+    """Refuse offsets and times for queues that the query does not read."""
+    named = set(position.by_queue or position.timestamps or ())
+    strangers = sorted(named - {source.queue for source in sources})
     if strangers:
         raise OptionError(f"option {position.option} names '{strangers[0]}', which the query does not read; remove it")
 
@@ -119,6 +130,13 @@ def refuse_loss(source: Source, start: int) -> None:
 def vanished(queue: str, start: int) -> DataLoss:
     return DataLoss(
         f"queue '{queue}' was deleted, it was read up to offset {start}; declare it again with a new checkpoint, or "
+        f"{KEEP_GOING}"
+    )
+
+
+def vanished_lease(queue: str, lease: int) -> DataLoss:
+    return DataLoss(
+        f"queue '{queue}' was deleted, it was read up to lease {lease}; declare it again with a new checkpoint, or "
         f"{KEEP_GOING}"
     )
 

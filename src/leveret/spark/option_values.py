@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping
 
 from leveret.spark.errors import OptionError
@@ -16,6 +17,8 @@ from leveret.spark.errors import OptionError
 SPARK_OPTIONS = {"checkpointlocation", "queryname"}
 SECRETS = {"password", "passwd", "secret", "credentials"}
 TRUE, FALSE = "true", "false"
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}  # in seconds
+DURATION = re.compile(r"(\d{1,9})\s*(ms|s|m|min|h)")
 
 
 class OptionValues:
@@ -64,6 +67,14 @@ class OptionValues:
             raise OptionError(f"option {name} is empty; give a value or remove it")
         return value
 
+    def words(self, name: str) -> tuple[str, ...]:
+        """The parts between commas, each once; none if the option is not given."""
+        value = self.filled(name)
+        words = () if value is None else tuple(part.strip() for part in value.split(","))
+        if not all(words) or len({*words}) < len(words):
+            raise invalid_option(name, str(value), "give each name once, separated by commas")
+        return words
+
     def whole_number(self, name: str, smallest: int = 1) -> int | None:
         value = self.text(name)
         if value is None:
@@ -75,6 +86,16 @@ class OptionValues:
         if number < smallest:
             raise invalid_option(name, value, f"give a whole number of at least {smallest}")
         return number
+
+    def seconds(self, name: str, default: float) -> float:
+        """A duration such as 90s or 15m."""
+        value = self.text(name)
+        if value is None:
+            return default
+        found = DURATION.fullmatch(value.strip().lower())
+        if found is None:
+            raise invalid_option(name, value, "give a duration such as 500ms, 30s, 15m or 1h")
+        return int(found[1]) * UNITS[found[2]]
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.text(name, TRUE if default else FALSE)

@@ -7,32 +7,39 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 from urllib.parse import urlsplit
 
 from leveret.spark.credentials import FIRST_USER, Secret, secret_for
 from leveret.spark.errors import OptionError
 from leveret.spark.option_values import OptionValues, invalid_option, offsets_by_queue
+from leveret.spark.timestamps import timestamps_of
 
 EARLIEST, LATEST = -2, -1
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
+DEFAULT_DELAY = 15 * 60.0  # seconds, as in Spark's Kafka source
 DEFAULT_ENDPOINT = "http://127.0.0.1:15672"
 DEFAULT_PORTS = {"http": 15672, "https": 15671}
 
-CONNECTION = ("endpoint", "vhost", "username", "credentialsFile", "timeoutSeconds", "retrySeconds")
+CONNECTION = ("endpoint", "vhost", "username", "credentialsFile", "timeoutSeconds", "retrySeconds", "direct")
 Parameter = Literal["queue", "super_stream", "pattern"]  # of the broker's API
 PARAMETERS: dict[str, Parameter] = {"queue": "queue", "superStream": "super_stream", "subscribePattern": "pattern"}
 SELECTION = tuple(PARAMETERS)
 READING = (
-    *("startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss", "includeHeaders"),
-    "routingKeyPattern",
+    *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "minPartitions", "failOnDataLoss"),
+    *("columns", "includeHeaders", "routingKeyPattern"),
 )
-BATCH_ONLY = ("endingOffsets", "endingTimestamp")
-STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "consumerName", "pinned")
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushFilters")
+STREAM_ONLY = (
+    *("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("consumerName", "pinned"),
+)
 SOURCE = (*SELECTION, *READING, *BATCH_ONLY, *STREAM_ONLY)
-SINK = ("exchange", "routingKey", "mandatory", "guarantee", "transactionId", "batchId")
+SINK = ("exchange", "routingKey", "mandatory", "unroutable", "guarantee", "transactionId", "batchId")
 ELSEWHERE = dict.fromkeys(SOURCE, "for sources only") | dict.fromkeys(SINK, "for sinks only")
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+FAIL, REPORT = "fail", "report"  # if mandatory rows are routed to no queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,14 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Home:
+    """The cell where a queue is. ``identity``: what it calls itself, to be sent with each request."""
+
+    endpoint: Endpoint
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """The addresses, virtual host and credentials for a connection."""
 
@@ -67,6 +82,7 @@ class Access:
     secret: Secret
     timeout_seconds: int
     retry_seconds: int
+    direct: bool = True  # read queues from the cells where they live
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +98,13 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A start or end: one offset for all queues, one for each queue, or a timestamp in milliseconds since 1970."""
+    """A start or end: one offset or time for all queues, or one for each queue. Times are milliseconds since 1970."""
 
     option: str
     everywhere: int | None = None
     by_queue: Mapping[str, int] | None = None
     timestamp: int | None = None
+    timestamps: Mapping[str, int] | None = None  # by queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +115,16 @@ class SourceOptions:
     ending: Position
     max_rows: int | None
     max_bytes: int | None
+    min_rows: int | None
+    longest_delay: float  # seconds that a batch waits for min_rows
     min_partitions: int | None
     fail_on_data_loss: bool
+    columns: tuple[str, ...]  # none: all
     include_headers: bool
     routing_key_pattern: str | None
     consumer: str | None
     pinned: bool
+    push_filters: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +133,7 @@ class SinkOptions:
     exchange: str | None
     routing_key: str | None
     mandatory: bool
+    reports_unroutable: bool
     exactly_once: bool
     transaction: str | None
     batch: int
@@ -120,8 +142,10 @@ class SinkOptions:
 def source_options(options: Mapping[str, str]) -> SourceOptions:
     given = OptionValues(options, (*CONNECTION, *SOURCE))
     given.refuse_unknown(ELSEWHERE)
-    given.refuse_together("startingOffsets", "startingTimestamp")
-    given.refuse_together("endingOffsets", "endingTimestamp")
+    for which in ("starting", "ending"):
+        for one, other in combinations((f"{which}Offsets", f"{which}Timestamp", f"{which}OffsetsByTimestamp"), 2):
+            given.refuse_together(one, other)
+    columns = given.words("columns")
     consumer = given.filled("consumerName")
     pinned = given.flag("pinned", False)
     if pinned and consumer is None:
@@ -133,13 +157,26 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         ending=_position(given, "ending", LATEST) or Position("endingOffsets", everywhere=LATEST),
         max_rows=given.whole_number("maxOffsetsPerTrigger"),
         max_bytes=given.whole_number("maxBytesPerTrigger"),
+        min_rows=_min_rows(given),
+        longest_delay=given.seconds("maxTriggerDelay", DEFAULT_DELAY),
         min_partitions=given.whole_number("minPartitions"),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
-        include_headers=given.flag("includeHeaders", False),
+        columns=columns,
+        include_headers=given.flag("includeHeaders", "headers" in columns),
         routing_key_pattern=given.filled("routingKeyPattern"),
         consumer=consumer,
         pinned=pinned,
+        push_filters=given.flag("pushFilters", False),
     )
+
+
+def _min_rows(given: OptionValues) -> int | None:
+    least, most = given.whole_number("minOffsetsPerTrigger"), given.whole_number("maxOffsetsPerTrigger")
+    if least is None and "maxTriggerDelay" in given:
+        raise OptionError("option maxTriggerDelay is the longest wait for minOffsetsPerTrigger; set that as well")
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"option minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger ({most}); lower it")
+    return least
 
 
 def refuse_options_of_streams(options: Mapping[str, str]) -> None:
@@ -171,6 +208,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         exchange=given.text("exchange"),
         routing_key=given.text("routingKey"),
         mandatory=given.flag("mandatory", False),
+        reports_unroutable=given.one_of("unroutable", (FAIL, REPORT)) == REPORT,
         exactly_once=given.one_of("guarantee", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE,
         transaction=given.filled("transactionId"),
         batch=given.whole_number("batchId", 0) or 0,
@@ -185,7 +223,7 @@ def connection_options(options: Mapping[str, str]) -> Access:
 
 
 def access_of(given: OptionValues) -> Access:
-    endpoints = tuple(_endpoint(part.strip()) for part in (given.text("endpoint") or DEFAULT_ENDPOINT).split(","))
+    endpoints = tuple(endpoint_of(part.strip()) for part in (given.text("endpoint") or DEFAULT_ENDPOINT).split(","))
     username = given.filled("username") or FIRST_USER
     loopback = all(endpoint.is_loopback for endpoint in endpoints)
     return Access(
@@ -195,10 +233,11 @@ def access_of(given: OptionValues) -> Access:
         secret=secret_for(username, given.filled("credentialsFile"), os.environ, loopback=loopback),
         timeout_seconds=given.whole_number("timeoutSeconds") or 60,
         retry_seconds=60 if (seconds := given.whole_number("retrySeconds", 0)) is None else seconds,
+        direct=given.flag("direct", True),
     )
 
 
-def _endpoint(text: str) -> Endpoint:
+def endpoint_of(text: str) -> Endpoint:
     remedy = f"give URLs such as {DEFAULT_ENDPOINT}, separated by commas"
     try:
         parts = urlsplit(text)
@@ -231,9 +270,13 @@ def _selection(given: OptionValues) -> Selection:
 
 
 def _position(given: OptionValues, which: str, lowest: int) -> Position | None:
-    moment, name = given.whole_number(f"{which}Timestamp", 0), f"{which}Offsets"
-    if moment is not None:
-        return Position(f"{which}Timestamp", timestamp=moment)
+    for option in (f"{which}Timestamp", f"{which}OffsetsByTimestamp"):  # the latter as in Spark's Kafka source
+        if (moment := given.filled(option)) is not None:
+            found = timestamps_of(option, moment)
+            if isinstance(found, int):
+                return Position(option, timestamp=found)
+            return Position(option, timestamps=found)
+    name = f"{which}Offsets"
     text = given.filled(name)
     if text is None:
         return None

@@ -1,26 +1,31 @@
 """The columns of a message, for Spark and for Arrow, and those that a sink accepts.
 
-Sources have a fixed schema. `.schema(...)` can select some of its columns; then only these are fetched, since Spark
-does not report the columns of a query to a Python source. Spark compares Arrow schemas exactly, so `Shape` converts
-every batch to the declared schema.
+Sources have a fixed schema. `.schema(...)` or the option `columns` can select some of its columns; then only these are
+fetched, since Spark does not report the columns of a query to a Python source. Spark compares Arrow schemas exactly, so
+`Shape` converts every batch to the declared schema (spark/shape.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
     IntegerType,
     LongType,
     MapType,
+    NullType,
+    NumericType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from leveret.spark.errors import OptionError
@@ -63,8 +68,17 @@ SIMPLE: dict[type[DataType], pa.DataType] = {
     BooleanType: pa.bool_(),
     TimestampType: pa.timestamp("us", tz="UTC"),
 }
-KNOWN = ("queue", "partition")
-SINK_COLUMNS = ("body", "routing_key", "exchange", "headers", "properties")
+SINK_COLUMNS = ("body", "routing_key", "exchange", "headers", "properties", "mandatory")
+HEADER_SCALARS = (
+    NumericType,
+    BooleanType,
+    StringType,
+    BinaryType,
+    TimestampType,
+    TimestampNTZType,
+    VariantType,
+    NullType,
+)
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
@@ -81,59 +95,26 @@ def arrow_fields(schema: StructType) -> list[pa.Field]:
     return [pa.field(field.name, arrow_type(field.dataType), nullable=field.nullable) for field in schema.fields]
 
 
-class Shape:
-    """The columns that Spark expects, made from the batches that the broker sends.
-
-    Queue and partition are the same in all rows of a fetch and known in advance: they are not sent.
-    """
-
-    def __init__(self, schema: StructType, *, headers: bool) -> None:
-        _refuse_unknown_columns(schema)
-        self.names = tuple(schema.fieldNames())
-        self._schema = pa.schema(arrow_fields(schema))
-        self._made = frozenset(KNOWN) if headers else frozenset({*KNOWN, "headers"})
-
-    @property
-    def columns(self) -> str:
-        """The columns to request. The offset is always included: an interrupted fetch continues after the last one."""
-        wanted = ({*self.names} - self._made) | {"offset"}
-        return ",".join(name for name in SCHEMA.fieldNames() if name in wanted)
-
-    def of(self, queue: str, partition: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-        """Converts the batches of one fetch."""
-        return _Shaping(self._schema, {"queue": queue, "partition": partition}, self._made).shaped
+def columns_of(names: Sequence[str]) -> StructType:
+    """The schema with these columns, in their order; with all columns if there are none."""
+    for name in names:
+        if name not in SCHEMA.fieldNames():
+            raise OptionError(
+                f"option columns: a message has no column '{name}'; choose among {', '.join(SCHEMA.fieldNames())}"
+            )
+    return StructType([SCHEMA[name] for name in names]) if names else SCHEMA
 
 
-class _Shaping:
-    """Columns made here are made once, for the largest batch so far; other batches get a slice of them."""
-
-    def __init__(self, schema: pa.Schema, known: Mapping[str, object], made: frozenset[str]) -> None:
-        self._schema = schema
-        self._known = known
-        self._names = made
-        self._made: dict[str, pa.Array] = {}
-        self._rows = 0
-
-    def shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if batch.num_rows > self._rows:
-            self._rows = batch.num_rows
-            self._made = {field.name: self._make(field) for field in self._schema if field.name in self._names}
-        columns = [self._column(batch, field) for field in self._schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def _make(self, field: pa.Field) -> pa.Array:
-        if field.name == "headers":
-            return pa.nulls(self._rows, field.type)
-        return pa.repeat(pa.scalar(self._known[field.name], field.type), self._rows)
-
-    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        if field.name in self._names:
-            return self._made[field.name].slice(0, batch.num_rows)
-        column = batch.column(field.name)
-        return column if column.type.equals(field.type) else column.cast(field.type)
+def refuse_unless_columns(schema: StructType, names: Sequence[str]) -> None:
+    """A schema that the user gives decides instead of the option: they must not differ."""
+    if names and schema.fieldNames() != list(names):
+        raise OptionError(
+            f"option columns is '{','.join(names)}', and the schema has the columns "
+            f"{', '.join(schema.fieldNames())}; remove one of the two"
+        )
 
 
-def _refuse_unknown_columns(schema: StructType) -> None:
+def refuse_unknown_columns(schema: StructType) -> None:
     for field in schema.fields:
         if field.name not in SCHEMA.fieldNames():
             raise OptionError(
@@ -169,11 +150,33 @@ def _refuse_unless_fitting(field: StructField) -> None:
     if field.name == "properties":
         _refuse_unless_properties(field.dataType)
         return
-    allowed = {"binary", "string"} if field.name == "body" else {SCHEMA[field.name].dataType.simpleString()}
+    if field.name == "headers":
+        if not isinstance(field.dataType, StructType | MapType):
+            raise OptionError(f"the sink's column 'headers' is a map or a struct, not {got}; use map() or struct()")
+        _refuse_unless_header(field.dataType, "headers")
+        return
+    several = {"body": {"binary", "string"}, "mandatory": {"boolean"}}
+    allowed = several[field.name] if field.name in several else {SCHEMA[field.name].dataType.simpleString()}
     if got not in allowed:
         first = min(allowed)
         cure = "use to_json() or cast it" if field.name == "body" else f'use .cast("{first}")'
         raise OptionError(f"the sink's column '{field.name}' is {' or '.join(sorted(allowed))}, not {got}; {cure}")
+
+
+def _refuse_unless_header(kind: DataType, path: str) -> None:
+    """Refuse types that no AMQP header has, in structs, maps and arrays."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            _refuse_unless_header(field.dataType, f"{path}.{field.name}")
+    elif isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        _refuse_unless_header(kind.valueType, f"{path}[...]")
+    elif isinstance(kind, ArrayType):
+        _refuse_unless_header(kind.elementType, f"{path}[...]")
+    elif not isinstance(kind, HEADER_SCALARS):
+        raise OptionError(
+            f"the sink's column '{path}' is {kind.simpleString()}, and headers are numbers, booleans, strings, "
+            'binaries, timestamps, variants, arrays, structs or maps with names; use .cast("string")'
+        )
 
 
 def _refuse_unless_properties(kind: DataType) -> None:

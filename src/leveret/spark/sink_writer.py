@@ -17,7 +17,6 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,22 +29,15 @@ from pyspark.sql.types import StructType
 
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OptionError, Unroutable
-from leveret.spark.options import SinkOptions
+from leveret.spark.options import REPORT, SinkOptions
 from leveret.spark.schema import refuse_unless_publishable
-from leveret.spark.upload import pieces_of
+from leveret.spark.stage_renewal import StageRenewal
+from leveret.spark.upload import Answer, answers_to, pieces_of
+from leveret.spark.written import Written, refuse_old_batch, summed, written_by
 
 log = logging.getLogger(__name__)
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-
-
-@dataclass
-class Written(WriterCommitMessage):
-    """The result of a task: the transaction, and the stages in the order of its rows."""
-
-    transaction: str
-    stages: list[str]
-    messages: int
 
 
 class SinkWriter:
@@ -62,11 +54,18 @@ class SinkWriter:
 
     def write(self, batches: Iterator[pa.RecordBatch], transaction: str, batch: int) -> Written:
         with BrokerClient(self._options.access) as client:
-            if self._options.exactly_once:
-                return self._stage(client, batches, transaction, batch)
-            return self._publish(client, batches, transaction)
+            exactly_once = self._options.exactly_once
+            write = self._stage(client, batches, transaction, batch) if exactly_once else self._publish(client, batches)
+            written = Written(transaction)
+            for answer in write:
+                written.add(answer)
+            for reason, seconds in client.waits.seconds.items():
+                written.wait(reason, seconds)
+        return written
 
-    def _stage(self, client: BrokerClient, batches: Iterator[pa.RecordBatch], transaction: str, batch: int) -> Written:
+    def _stage(
+        self, client: BrokerClient, batches: Iterator[pa.RecordBatch], transaction: str, batch: int
+    ) -> Iterator[Answer]:
         task = task_context()
         query = {
             "transaction": transaction,
@@ -75,32 +74,33 @@ class SinkWriter:
             "attempt": str(task.taskAttemptId()),
             **self._address(),
         }
-        written = Written(transaction, [], 0)
-        for piece in pieces_of(batches):
-            answer = client.send_arrow("stages", query, piece)
-            written.stages.append(str(answer["stage"]))
-            written.messages += _number(answer, "messages")
-        return written
+        with StageRenewal(self._options.access, transaction):
+            yield from answers_to(pieces_of(batches), lambda piece: client.send_arrow("stages", query, piece))
 
-    def _publish(self, client: BrokerClient, batches: Iterator[pa.RecordBatch], transaction: str) -> Written:
-        written = Written(transaction, [], 0)
-        for piece in pieces_of(batches):
-            answer = client.send_arrow("messages", self._address(), piece)
-            written.messages += _number(answer, "messages")
-            self._check_routed(_number(answer, "unroutable"))
-        return written
+    def _publish(self, client: BrokerClient, batches: Iterator[pa.RecordBatch]) -> Iterator[Answer]:
+        query = self._address()
+        return answers_to(pieces_of(batches), lambda piece: client.send_arrow("messages", query, piece))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
         done = written_by(messages)
-        stages = [stage for one in done for stage in one.stages]
-        if not stages:
-            return
-        commit = {"transaction": done[0].transaction, "batch": batch, "stages": stages}
-        with BrokerClient(self._options.access) as client:
-            answer = client.post("commits", commit)
-        if answer.get("duplicate"):
-            log.warning("batch %d of transaction '%s' was committed before and is dropped", batch, done[0].transaction)
-        self._check_routed(_number(answer, "unroutable"))
+        total = summed(done)
+        if total.stages:
+            commit = {"transaction": total.transaction, "batch": batch, "stages": total.stages}
+            with BrokerClient(self._options.access) as client:
+                answer = client.post("commits", commit)
+                if answer.get("duplicate"):
+                    self._note_repeated(client, total.transaction, batch)
+            total.count_unroutable(answer)
+        for reason, seconds in total.waited.items():
+            log.warning("the tasks of batch %d waited %.1f s for the broker: %s", batch, seconds, reason)
+        self._check_routed(total)
+
+    def _note_repeated(self, client: BrokerClient, transaction: str, batch: int) -> None:
+        """A named transaction may be continued by a new checkpoint, whose batches begin again."""
+        if self._options.transaction is None:
+            last = client.get("commits", {"transaction": transaction}).get("last_batch")
+            refuse_old_batch(batch, batch if last is None else int(str(last)), "the broker")
+        log.warning("batch %d of transaction '%s' was committed before: dropped", batch, transaction)
 
     def abort(self, transaction: str | None, batch: int) -> None:
         """Delete the stages of the batch. Without this they would expire, as stages sent during the abort do."""
@@ -113,14 +113,18 @@ class SinkWriter:
         address = {"exchange": self._options.exchange or ""}
         address |= {"routing_key": self._options.routing_key} if self._options.routing_key is not None else {}
         address |= {"mandatory": "true"} if self._options.mandatory else {}
+        address |= {"unroutable": REPORT} if self._options.reports_unroutable else {}
         return address
 
-    def _check_routed(self, unroutable: int) -> None:
-        if not unroutable:
+    def _check_routed(self, total: Written) -> None:
+        if not total.unroutable:
             return
-        text = f"{unroutable} messages for exchange '{self._options.exchange or ''}' reached no queue"
-        if self._options.mandatory:
-            raise Unroutable(f"{text}; bind a queue to it, or remove the option mandatory")
+        text = f"{total.unroutable} messages were routed to no queue: {total.unroutable_text()}"
+        if self._options.mandatory and not self._options.reports_unroutable:
+            raise Unroutable(
+                f"{text}; their queues or bindings were removed while the batch was committed, so these messages are "
+                "lost, and the other ones were published; bind a queue, and publish these again"
+            )
         log.warning(text)
 
 
@@ -170,19 +174,8 @@ def task_context() -> TaskContext:
     return task
 
 
-def written_by(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """The results of finished tasks; None is that of a failed task."""
-    return [message for message in messages if isinstance(message, Written)]
-
-
 def _property(task: TaskContext, name: str) -> str:
     value = task.getLocalProperty(name)
     if value is None:
         raise OptionError(f"Spark gives no {name} to the task; name the transaction by the option transactionId")
-    return value
-
-
-def _number(answer: dict[str, object], name: str) -> int:
-    value = answer.get(name, 0)
-    assert isinstance(value, int)
     return value

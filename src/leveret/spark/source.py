@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from leveret.spark.batch_reader import BatchReader
+from leveret.spark.batch_reader import BatchReader, FilteringBatchReader
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OptionError
 from leveret.spark.lease_reader import LeaseReader
@@ -27,10 +27,12 @@ from leveret.spark.options import (
     sink_options,
     source_options,
 )
-from leveret.spark.schema import SCHEMA, Shape
+from leveret.spark.schema import columns_of, refuse_unless_columns
+from leveret.spark.shape import Shape
 from leveret.spark.sink_writer import BatchSink, StreamSink
 from leveret.spark.source_lookup import STREAM, sources_of
 from leveret.spark.stream_reader import StreamReader
+from leveret.spark.table_options import options_of_table, read_options, with_options
 
 
 class LeveretDataSource(DataSource):
@@ -41,17 +43,23 @@ class LeveretDataSource(DataSource):
         return "leveret"
 
     def schema(self) -> StructType:
-        source_options(self.options)
-        return SCHEMA
+        of_table = options_of_table(self.options)
+        schema = columns_of(source_options(self.options if of_table is None else of_table).columns)
+        return schema if of_table is None else with_options(schema, of_table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = source_options(self.options)
-        refuse_options_of_streams(self.options)
-        return BatchReader(options, Shape(schema, headers=options.include_headers))
+        given = read_options(schema, self.options)
+        options = source_options(given)
+        refuse_options_of_streams(given)
+        refuse_unless_columns(schema, options.columns)
+        kind = FilteringBatchReader if options.push_filters else BatchReader
+        return kind(options, Shape(schema, headers=options.include_headers))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        options = source_options(self.options)
-        refuse_options_of_batches(self.options)
+        given = read_options(schema, self.options)
+        options = source_options(given)
+        refuse_options_of_batches(given)
+        refuse_unless_columns(schema, options.columns)
         shape = Shape(schema, headers=options.include_headers)
         return LeaseReader(options, shape) if _is_classic(options) else StreamReader(options, shape)
 
@@ -65,13 +73,14 @@ class LeveretDataSource(DataSource):
 
 
 def _is_classic(options: SourceOptions) -> bool:
-    """Whether to read by leases. Several queues must be streams, since a lease belongs to one queue."""
+    """Whether to read by leases. A query reads either classic queues or streams: its offset has one form."""
     with BrokerClient(options.access) as client:
         sources = sources_of(client, options.selection)
     classic = [source.queue for source in sources if source.kind != STREAM]
-    if classic and options.selection.parameter != "queue":
+    streams = [source.queue for source in sources if source.kind == STREAM]
+    if classic and streams:
         raise OptionError(
-            f"{options.selection} contains the classic queue '{classic[0]}', and a streaming read can lease from one "
-            'queue only; choose stream queues, or one query with .option("queue", ...) for each'
+            f"{options.selection} contains the classic queue '{classic[0]}' and the stream '{streams[0]}', and a "
+            "streaming read takes one kind only; choose another pattern, or one query for each kind"
         )
     return bool(classic)

@@ -7,8 +7,8 @@ from typing import Any
 
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OptionError
-from leveret.spark.offsets import Offsets, Source, placed, refuse_strangers, sorted_by_queue, wanted_offset
-from leveret.spark.options import Position, Selection
+from leveret.spark.offsets import Offsets, Source, placed, refuse_strangers, sorted_by_queue, wanted_offset, wanted_time
+from leveret.spark.options import Home, Position, Selection, endpoint_of
 
 STREAM = "stream"
 
@@ -16,11 +16,13 @@ STREAM = "stream"
 def sources_of(client: BrokerClient, selection: Selection) -> list[Source]:
     """The queues of a selection, sorted by name."""
     rows = rows_of(client.get("sources", {selection.parameter: selection.value}), "sources")
-    found = (
-        Source(row["queue"], row["kind"], row["partition"], row["first"], row["next"], row["messages"], row["bytes"])
-        for row in rows
-    )
-    return sorted(found, key=lambda source: source.queue)
+    return sorted((_source_of(row) for row in rows), key=lambda source: source.queue)
+
+
+def _source_of(row: dict[str, Any]) -> Source:
+    home = Home(endpoint_of(row["endpoint"]), row["cell"]) if "endpoint" in row else None
+    sizes = row["first"], row["next"], row["messages"], row["bytes"]
+    return Source(row["queue"], row["kind"], row["partition"], *sizes, home)
 
 
 def offsets_at(client: BrokerClient, sources: Iterable[Source], option: str, timestamp: int) -> Offsets:
@@ -41,9 +43,13 @@ def resolved(
 ) -> Offsets:
     """The offset of each queue at a position. Offsets of classic queues may no longer exist."""
     sources = list(sources)
-    if position.timestamp is not None:
-        return sorted_by_queue(offsets_at(client, sources, position.option, position.timestamp))
     refuse_strangers(sources, position)
+    if position.timestamp is not None or position.timestamps is not None:
+        times: dict[int, list[Source]] = {}
+        for source in sources:
+            times.setdefault(wanted_time(source, position), []).append(source)
+        found = [offsets_at(client, some, position.option, time) for time, some in times.items()]
+        return sorted_by_queue({queue: offset for each in found for queue, offset in each.items()})
     return {
         source.queue: placed(
             source,

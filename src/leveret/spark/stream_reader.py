@@ -26,8 +26,10 @@ from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import BrokerRefused
 from leveret.spark.fetch import Fetch, RangePartition
 from leveret.spark.idle_pause import IdlePause
+from leveret.spark.minimum_batch import MinimumBatch
 from leveret.spark.offsets import (
     Offsets,
+    Range,
     Source,
     cut,
     is_fixed,
@@ -40,7 +42,7 @@ from leveret.spark.offsets import (
     vanished,
 )
 from leveret.spark.options import LATEST, Position, SourceOptions
-from leveret.spark.schema import Shape
+from leveret.spark.shape import Shape
 from leveret.spark.source_lookup import resolved, sources_of
 
 if TYPE_CHECKING:
@@ -64,8 +66,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen: Offsets | None = None
         self._stored: Offsets = {}
         self._warned: dict[str, str] = {}
-        self._shard_numbers: dict[str, int] = {}
+        self._known: dict[str, Source] = {}  # by queue; the offsets may be old
         self._idle = IdlePause()
+        self._minimum = MinimumBatch(options.min_rows, options.longest_delay)
 
     def initialOffset(self) -> Offsets:
         """Empty if the position depends on the current time: the first batch then only stores it in the checkpoint."""
@@ -97,16 +100,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._seen
 
     def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> Sequence[InputPartition]:
-        return [
-            RangePartition(
-                part.queue,
-                self._shard_number(part.queue),
-                part.start,
-                part.stop,
-                skip_missing=not self._options.fail_on_data_loss,
-            )
-            for part in cut(ranges_between(start, end), self._options.min_partitions)
-        ]
+        return [self._partition(part) for part in cut(ranges_between(start, end), self._options.min_partitions)]
+
+    def _partition(self, part: Range) -> RangePartition:
+        if part.queue not in self._known:
+            self._sources()
+        source = self._known.get(part.queue)
+        number, home = (0, None) if source is None else (source.partition, source.home)
+        lossy = not self._options.fail_on_data_loss
+        return RangePartition(part.queue, number, part.start, part.stop, skip_missing=lossy, home=home)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)
@@ -136,6 +138,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end[queue] = self._resumed(source, start[queue])
             if end[queue] >= start[queue]:
                 waiting[queue] = max(self._horizon(source) - end[queue], 0)
+        if self._target is None and not self._minimum.is_reached(sum(waiting.values())):
+            return sorted_by_queue(end)
         for queue, count in self._within(limit, waiting, sources).items():
             end[queue] += count
         return sorted_by_queue(end)
@@ -165,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with BrokerClient(self._options.access) as client:
             sources = sources_of(client, self._options.selection)
         self._seen = {source.queue: source.next for source in sources}
-        self._shard_numbers |= {source.queue: source.partition for source in sources}
+        self._known |= {source.queue: source for source in sources}
         return sources
 
     def _sources_if_any(self) -> list[Source]:
@@ -181,11 +185,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._warned.get(queue) != text:
             self._warned[queue] = text
             log.warning(text)
-
-    def _shard_number(self, queue: str) -> int:
-        if queue not in self._shard_numbers:
-            self._sources()
-        return self._shard_numbers.get(queue, 0)
 
     def _store(self, done: Mapping[str, int]) -> None:
         """Store the offsets before which everything is finished, under the consumer's name."""

@@ -1,4 +1,4 @@
-"""Divides the rows of a task into Arrow streams that can be sent again.
+"""Divides the rows of a task into Arrow streams that can be sent again, and sends one while the next is made.
 
 A piece is a complete Arrow stream of a few megabytes, kept until the broker has accepted it. If the broker restarts
 during a task, only a piece is repeated, not the task. A piece that was staged twice is dropped by the commit, which
@@ -7,12 +7,14 @@ lists the valid stages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
 PIECE_BYTES = 8 << 20
 # Types that Spark sends with spark.sql.execution.arrow.useLargeVarTypes, and the types of a message.
+Answer = dict[str, object]
 NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 
 
@@ -29,6 +31,19 @@ def pieces_of(batches: Iterator[pa.RecordBatch], most_bytes: int = PIECE_BYTES) 
                     break
                 stream.write_batch(following)
         yield memoryview(sink.getvalue())
+
+
+def answers_to(pieces: Iterator[memoryview], send: Callable[[memoryview], Answer]) -> Iterator[Answer]:
+    """The answer of ``send`` to each piece, in order. It is called in one thread of its own, so that Spark produces
+    the rows of a piece while the broker takes the one before: two pieces are in memory."""
+    with ThreadPoolExecutor(1, thread_name_prefix="leveret-upload") as thread:
+        sent: Future[Answer] | None = None
+        for piece in pieces:
+            if sent is not None:
+                yield sent.result()
+            sent = thread.submit(send, piece)
+        if sent is not None:
+            yield sent.result()
 
 
 def narrowed(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.message import Address, Message
 from leveret.pipeline.inflow import AddressRoutes
-from leveret.pipeline.row_upload import merged_runs
+from leveret.pipeline.run_merge import merged_runs
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.content import body_of
 from tests.support.peer_pair import Harness

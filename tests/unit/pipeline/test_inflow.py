@@ -177,7 +177,7 @@ def test_a_full_queue_with_dead_letters_sends_them_there(harness: Harness, publi
 
 
 def test_a_queue_that_answers_later_gets_its_messages(harness: Harness) -> None:
-    """Those of a commit, which waits for them: test_remote_queues.py."""
+    """Those of a commit, which waits for them: test_outboxes.py."""
     harness.vhost.declare_queue("q", durable=True)
     log = make_remote(harness.vhost, "q")
     directly(harness, rows(address(), b"1", b"2"))
@@ -191,7 +191,7 @@ def test_an_exchange_that_is_gone_when_a_stage_is_committed_leads_nowhere(harnes
     sink = Sink(harness)
     stage = sink.stage("T", 0, b"1", exchange="ex")
     harness.vhost.delete_exchange("ex")
-    assert sink.commit("T", 0, stage) == (False, 1, 1)
+    assert sink.commit("T", 0, stage)[:3] == (False, 1, 1)
 
 
 def test_what_an_exchange_minds_only_after_staging_is_dropped_and_the_rest_arrives(harness: Harness) -> None:
@@ -206,7 +206,7 @@ def test_what_an_exchange_minds_only_after_staging_is_dropped_and_the_rest_arriv
     bind(harness, "ex", "q")
     with pytest.raises(PreconditionFailed):
         directly(harness, [row(b"bad", to, headers={"x-delay": 1 << 60})])
-    assert sink.commit("T", 0, id_) == (False, 2, 1)
+    assert sink.commit("T", 0, id_)[:3] == (False, 2, 1)
     assert drained(harness, "q") == [b"good"]
 
 

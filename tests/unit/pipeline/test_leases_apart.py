@@ -71,7 +71,7 @@ def test_queues_that_cannot_be_leased_say_why(harness: StoredHarness) -> None:
 def test_a_broker_without_a_disk_has_no_leases() -> None:
     harness = Harness()
     harness.client().declare("q", durable=True)
-    with pytest.raises(PreconditionFailed, match="--data-dir"):
+    with pytest.raises(PreconditionFailed, match="data_dir"):
         harness.broker.leases.leasable(harness.queue("q"))
 
 

@@ -1,4 +1,4 @@
-"""Commits of stages and leases wait for queues that answer later."""
+"""Rows that are published at once, and commits of leases, wait for queues that answer later."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from leveret.broker.remote_writes import RETRY_AFTER
-from leveret.pipeline.commits import Committed
 from leveret.pipeline.inflow import Inflow, Look
 from leveret.routing.bindings import Binding, Destination
 from tests.support.lease_reader import TEN, LeaseReader, filled, rows_on_disk
 from tests.support.remote_queues import ManualLog, make_remote
-from tests.support.sinks import Sink, address, row
+from tests.support.sinks import address, row
 from tests.support.stored_harness import StoredHarness
 
 
@@ -22,7 +21,7 @@ def harness() -> StoredHarness:
     return StoredHarness()
 
 
-# ---- stages
+# ---- rows that are published as they come
 
 
 @pytest.fixture
@@ -32,80 +31,6 @@ def log(harness: StoredHarness) -> ManualLog:
         harness.vhost.declare_queue(name, durable=True)
         harness.vhost.bind(Binding("amq.fanout", Destination("queue", name), "", {}))
     return make_remote(harness.vhost, "q")
-
-
-def committing(harness: StoredHarness, *bodies: bytes, exchange: str = "amq.fanout") -> list[Any]:
-    sink = Sink(harness)
-    outcomes = sink.send("T", 0, sink.stage("T", 0, *bodies, exchange=exchange))
-    harness.rest()
-    return outcomes
-
-
-def staged(harness: StoredHarness) -> int:
-    """Messages that the stages would have after a crash."""
-    queues = harness.crashed().again().vhost.internal.queues
-    return sum(queue.ready for name, queue in queues.items() if "stage" in name)
-
-
-def test_a_commit_is_done_when_the_queue_has_the_rows(harness: StoredHarness, log: ManualLog) -> None:
-    outcomes = committing(harness, b"1", b"2")
-    assert (outcomes, staged(harness)) == ([], 2)
-    log.receive()
-    harness.rest()
-    assert (outcomes, staged(harness)) == ([], 2)
-    log.grant()
-    harness.rest()
-    assert outcomes == [Committed(False, 2, 0)]
-    assert (harness.queue("q").ready, harness.queue("r").ready, staged(harness)) == (2, 2, 0)
-
-
-@pytest.mark.parametrize("end", ["refuse", "lose"])
-def test_rows_that_are_refused_or_lost_stay_staged_and_are_sent_again(
-    harness: StoredHarness, log: ManualLog, end: str
-) -> None:
-    """An ordinary queue beside it gets them once."""
-    outcomes = committing(harness, b"1", b"2")
-    getattr(log, end)()
-    harness.rest()
-    assert (outcomes, staged(harness), harness.queue("r").ready) == ([], 2, 0)
-    harness.advance(RETRY_AFTER)
-    log.let_in()
-    harness.rest()
-    assert outcomes == [Committed(False, 2, 0)]
-    assert (harness.queue("q").ready, harness.queue("r").ready) == (2, 2)
-
-
-def test_the_rows_of_a_deleted_queue_hold_up_no_commit(harness: StoredHarness, log: ManualLog) -> None:
-    outcomes = committing(harness, b"1")
-    harness.vhost.delete_queue("q")
-    harness.advance(RETRY_AFTER)
-    harness.rest()
-    assert outcomes == [Committed(False, 1, 0)]
-    assert harness.queue("r").ready == 1
-
-
-def test_slices_follow_each_other_when_the_queue_has_the_one_before(harness: StoredHarness, log: ManualLog) -> None:
-    sink = Sink(harness)
-    stages = [sink.stage("T", 0, body, exchange=exchange) for body, exchange in ((b"1", "amq.fanout"), (b"2", ""))]
-    outcomes = sink.send("T", 0, *stages)
-    harness.rest()
-    assert len(log.waiting) == 1
-    log.let_in()
-    harness.rest()
-    assert len(log.waiting) == 1
-    log.let_in()
-    harness.rest()
-    assert outcomes == [Committed(False, 2, 0)]
-
-
-def test_after_a_crash_the_rest_of_the_commit_is_moved(harness: StoredHarness, log: ManualLog) -> None:
-    committing(harness, b"1")
-    again = harness.crashed().again()
-    Sink(again)
-    assert (again.queue("q").ready, again.queue("r").ready) == (1, 1)
-
-
-# ---- rows that are published as they come
 
 
 @pytest.mark.parametrize(("end", "refused"), [("let_in", 0), ("refuse", 2), ("lose", 2)])

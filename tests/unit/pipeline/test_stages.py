@@ -261,7 +261,7 @@ def test_a_stage_that_nobody_commits_expires_after_an_hour() -> None:
     harness.advance(1)
     assert sink.ids() == stage_queues(harness) == []
     assert [row.name for row in harness.disk.definitions().queues] == ["q"]
-    with pytest.raises(PreconditionFailed, match="waits an hour for its commit"):
+    with pytest.raises(PreconditionFailed, match="waits an hour for its commit or a renewal"):
         sink.commit("T", 0, stage)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leveret.spark import LeveretDataSource
 from leveret.spark.credentials import Secret
 from leveret.spark.errors import OptionError
 from leveret.spark.options import (
@@ -20,6 +21,7 @@ from leveret.spark.options import (
     sink_options,
     source_options,
 )
+from leveret.spark.schema import SCHEMA, columns_of
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +128,25 @@ def test_a_credentials_file_that_helps_nobody_is_refused(tmp_path: Path) -> None
             {"queue": "q", "endingTimestamp": "5", "endingOffsets": "latest"},
             "options endingOffsets and endingTimestamp exclude each other",
         ),
+        (
+            {"queue": "q", "startingTimestamp": "1700000000"},
+            "is '1700000000', which looks like seconds; give milliseconds: 1700000000000 is 2023-11-14T22:13:20Z",
+        ),
+        ({"queue": "q", "startingTimestamp": "1700000000000000"}, "which is after the year 5000; give milliseconds"),
+        ({"queue": "q", "startingTimestamp": "yesterday"}, "is 'yesterday'; give milliseconds since 1970, a time such"),
+        ({"queue": "q", "startingTimestamp": "1931-05-01T00:00:00Z"}, "give a time after 1970"),
+        ({"queue": "q", "endingTimestamp": '{"q": 1700000000}'}, "looks like seconds"),
+        ({"queue": "q", "endingTimestamp": '{"q": [1]}'}, "for each queue as JSON"),
+        (
+            {"queue": "q", "startingOffsetsByTimestamp": '{"q": 5}', "startingTimestamp": "5"},
+            "options startingTimestamp and startingOffsetsByTimestamp exclude each other",
+        ),
+        ({"queue": "q", "maxTriggerDelay": "1m"}, "maxTriggerDelay is the longest wait for minOffsetsPerTrigger"),
+        ({"queue": "q", "minOffsetsPerTrigger": "9", "maxTriggerDelay": "soon"}, "give a duration such as 500ms"),
+        (
+            {"queue": "q", "minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "more than maxOffsetsPerTrigger (8)",
+        ),
         ({"queue": "q", "pinned": "true"}, "option pinned is 'true' without a consumerName"),
         ({"queue": "q", "timeoutSeconds": "0"}, "option timeoutSeconds is '0'"),
     ],
@@ -166,6 +187,18 @@ def test_what_spark_adds_to_a_sink_is_let_pass() -> None:
         ({"startingOffsets": "latest"}, Position("startingOffsets", everywhere=LATEST)),
         ({"startingOffsets": '{"a": 3, "b": -1}'}, Position("startingOffsets", by_queue={"a": 3, "b": -1})),
         ({"startingTimestamp": "1700000000000"}, Position("startingTimestamp", timestamp=1700000000000)),
+        ({"startingTimestamp": "2023-11-14T22:13:20Z"}, Position("startingTimestamp", timestamp=1700000000000)),
+        ({"startingTimestamp": "2023-11-14T23:13:20+01:00"}, Position("startingTimestamp", timestamp=1700000000000)),
+        ({"startingTimestamp": "2023-11-14 22:13:20"}, Position("startingTimestamp", timestamp=1700000000000)),
+        ({"startingTimestamp": "0"}, Position("startingTimestamp", timestamp=0)),
+        (
+            {"startingTimestamp": '{"a": 5, "b": "2023-11-14T22:13:20Z"}'},
+            Position("startingTimestamp", timestamps={"a": 5, "b": 1700000000000}),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"a": 1700000000000}'},
+            Position("startingOffsetsByTimestamp", timestamps={"a": 1700000000000}),
+        ),
         ({}, None),
     ],
 )
@@ -173,8 +206,35 @@ def test_a_start_is_a_word_numbers_or_a_moment(options: dict[str, str], position
     assert source_options({"queue": "q", **options}).starting == position
 
 
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("90 s", 90), ("15m", 900), ("2min", 120), ("1H", 3600)])
+def test_a_delay_has_a_unit(text: str, seconds: float) -> None:
+    options = source_options({"queue": "q", "minOffsetsPerTrigger": "5", "maxTriggerDelay": text})
+    assert (options.min_rows, options.longest_delay) == (5, seconds)
+
+
 def test_options_of_streams_and_of_batches_are_told_apart() -> None:
     with pytest.raises(OptionError, match=r"consumerName is for streaming reads \(readStream\) only"):
         refuse_options_of_streams({"consumername": "c"})
     with pytest.raises(OptionError, match=r"endingOffsets is for batch reads \(read\) only"):
         refuse_options_of_batches({"endingoffsets": "latest"})
+
+
+def test_columns_are_a_list_of_columns_of_a_message() -> None:
+    source = LeveretDataSource({"queue": "q", "columns": "offset, headers"})
+    assert source.schema().fieldNames() == ["offset", "headers"]
+    assert LeveretDataSource({"queue": "q"}).schema() == SCHEMA
+    assert source_options({"queue": "q", "columns": "headers"}).include_headers
+    assert not source_options({"queue": "q", "columns": "headers", "includeHeaders": "false"}).include_headers
+    assert not source_options({"queue": "q", "columns": "body"}).include_headers
+    for text, problem in (
+        ("body,colour", "option columns: a message has no column 'colour'; choose among body, routing_key"),
+        ("body,,offset", "option columns is 'body,,offset'; give each name once"),
+        ("body,body", "option columns is 'body,body'; give each name once"),
+        ("", "option columns is empty"),
+    ):
+        with pytest.raises(OptionError, match=problem):
+            LeveretDataSource({"queue": "q", "columns": text}).schema()
+    with pytest.raises(
+        OptionError, match=r"option columns is 'offset,headers', and the schema has the columns body; re"
+    ):
+        source.reader(columns_of(["body"]))

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
+    DateType,
     IntegerType,
     LongType,
     MapType,
@@ -18,7 +19,8 @@ from pyspark.sql.types import (
 from leveret.pipeline.arrow_schema import COLUMNS, INCOMING
 from leveret.pipeline.arrow_schema import PROPERTIES as SENT_PROPERTIES
 from leveret.spark.errors import OptionError
-from leveret.spark.schema import PROPERTIES, SCHEMA, SINK_COLUMNS, Shape, arrow_fields, refuse_unless_publishable
+from leveret.spark.schema import PROPERTIES, SCHEMA, SINK_COLUMNS, arrow_fields, refuse_unless_publishable
+from leveret.spark.shape import Shape
 
 
 def test_the_schema_is_what_spark_expects_of_arrow() -> None:
@@ -98,9 +100,11 @@ def test_a_sink_accepts_what_a_source_gives_of_a_message() -> None:
         ([StructField("body", LongType())], "column 'body' is binary or string, not bigint; use to_json"),
         ([SCHEMA["body"], StructField("routing_key", LongType())], r"'routing_key' is string, not bigint; use .cast"),
         (
-            [SCHEMA["body"], StructField("headers", MapType(StringType(), LongType()))],
-            "'headers' is map<string,string>",
+            [SCHEMA["body"], StructField("headers", MapType(StringType(), DateType()))],
+            r"'headers\[...\]' is date, and headers are numbers",
         ),
+        ([SCHEMA["body"], StructField("headers", StringType())], "'headers' is a map or a struct, not string"),
+        ([SCHEMA["body"], StructField("mandatory", StringType())], r"'mandatory' is boolean, not string; use .cast"),
         ([SCHEMA["body"], StructField("properties", StringType())], "'properties' is a struct, not string"),
         (
             [SCHEMA["body"], StructField("properties", StructType([StructField("ttl", StringType())]))],

@@ -12,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, IntegerType, StringType, StructField, StructType
 
+from leveret.spark.jobs.accounting import counted
+from leveret.spark.jobs.checkpoint import names_in, refuse_results_of_others
 from leveret.spark.jobs.job import Job, QueryOptions, SourceOptions, setting
 from leveret.spark.jobs.messages import read_stream, started
 from leveret.spark.jobs.queues import queues_of
@@ -39,9 +41,16 @@ class ArchiveOptions(SourceOptions, QueryOptions):
 
 def start(spark: SparkSession, options: ArchiveOptions) -> Queries:
     query = replace(options, checkpoint=options.checkpoint or f"{options.path.rstrip('/')}/_checkpoint")
+    refuse_results_of_others(spark, options.path, str(query.checkpoint), archived_batches(spark, options.path))
     settings = {"path": options.path, "compression": options.compression}
-    messages = by_arrival(read_stream(spark, options, "archive"))
+    messages = counted(by_arrival(read_stream(spark, options, "archive")))
     return Queries(started(messages, query, "archive", "parquet", settings, FOLDERS), now=lambda: queues_of(options))
+
+
+def archived_batches(spark: SparkSession, path: str) -> list[int]:
+    """The batches in the log of Spark's file sink, which silently skips batches that are in it."""
+    names = names_in(spark, f"{path.rstrip('/')}/_spark_metadata")
+    return [int(name.removesuffix(".compact")) for name in names if name.removesuffix(".compact").isdecimal()]
 
 
 def by_arrival(messages: DataFrame) -> DataFrame:

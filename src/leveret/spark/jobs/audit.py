@@ -8,12 +8,13 @@ the exit code is 1. With ``--bodies`` it also compares each message that is stil
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from leveret.spark.jobs.accounting import Account, Counts, checked
 from leveret.spark.jobs.archive import read_archive
 from leveret.spark.jobs.job import Job, SourceOptions, setting
 from leveret.spark.jobs.messages import read_now
@@ -51,14 +52,19 @@ class AuditOptions(SourceOptions):
 
 def start(spark: SparkSession, options: AuditOptions) -> Finished:
     streams = streams_of(options)  # before the archive is read: later messages are not expected
-    copies = copies_of(readable(spark, options.path), [stream.queue for stream in streams])
+    queues = [stream.queue for stream in streams]
+    copies = copies_of(readable(spark, options.path), queues)
     copies.cache()
     kept = kept_of(copies)
+    parts = kept.values()
+    read = readable(spark, options.path).where(F.col("queue").isin(queues)).count()
+    counts = Counts(read, sum(part.messages for part in parts), sum(part.copies for part in parts))
     gaps = [gap for stream in streams for gap in edges(stream, kept.get(stream.queue), options.allow_lag)]
     gaps += inner_gaps(copies)
     differing = differing_of(spark, options) if options.bodies else {}
     copies.unpersist()
-    return Finished(report_of(streams, kept, sorted(gaps), differing))
+    report = report_of(streams, kept, sorted(gaps), differing)
+    return Finished(replace(report, accounts=(Account("audit", checked("audit", counts)),)))
 
 
 def readable(spark: SparkSession, path: str) -> DataFrame:
@@ -90,10 +96,10 @@ def edges(stream: Source, kept: Kept | None, allow_lag: int) -> list[Gap]:
     if kept is None:
         kept = Kept(stream.first, stream.first, 0, 0)
     found = [Gap(stream.queue, stream.first, min(kept.first, stream.next))]
-    if stream.next - kept.end > allow_lag:
-        found.append(Gap(stream.queue, max(kept.end, stream.first), stream.next))
-        if stream.first > kept.end:
-            found.append(Gap(stream.queue, kept.end, stream.first))
+    found.append(Gap(stream.queue, kept.end, stream.first))  # deleted in the stream: these do not come any more
+    behind = Gap(stream.queue, max(kept.end, stream.first), stream.next)
+    if behind.end - behind.first > allow_lag:
+        found.append(behind)
     return [gap for gap in found if gap.first < gap.end]
 
 

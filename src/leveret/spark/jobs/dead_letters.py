@@ -3,10 +3,11 @@
 The header ``x-death`` of a dead letter has one entry for each queue and reason, the latest first.
 Without ``--redrive`` the job reads the dead-letter queue without consuming it, and counts its messages by cause.
 
-With ``--redrive`` it consumes the messages and publishes those that match the SQL condition to the queue that
-dead-lettered them last, with their routing key at that time, each exactly once. The broker's own headers are removed;
-``x-redriven`` counts the redrives. Messages of a classic queue that do not match return to the end of the queue. A
-stream keeps its messages.
+With ``--redrive`` it consumes the messages and publishes those that match the SQL condition to the exchange that they
+were published to when they were dead-lettered last, with the routing key of that time, each exactly once. The broker's
+own headers are removed; ``x-redriven`` counts the redrives. Messages of a classic queue that do not match return to the
+end of the queue. A stream keeps its messages. If the exchange is gone or routes a message to no queue, the job fails,
+and all messages of the batch stay.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leveret.errors import ConfigError
+from leveret.spark.jobs.accounting import Account, Counts, checked, counted
 from leveret.spark.jobs.job import Job, PassingOptions, setting, sink_settings
 from leveret.spark.jobs.messages import FORMAT, outgoing, own_headers, read_now, read_stream, started, with_header
 from leveret.spark.jobs.queues import has_classic, queues_of
 from leveret.spark.jobs.running_job import Finished, Queries, Report
+from leveret.spark.options import REPORT
 
 DEATH = (
     "array<struct<reason: string, queue: string, exchange: string, `routing-keys`: array<string>, "
@@ -44,24 +47,37 @@ class DeadLettersOptions(PassingOptions):
         super().check()
         if self.redrive is not None and self.continuous:
             raise ConfigError("--redrive ends when it has processed every message once: remove --continuous")
+        if self.redrive is not None and self.unroutable == REPORT:
+            raise ConfigError(
+                "--unroutable report would drop dead letters that no queue gets: leave them out by the condition of "
+                "--redrive, such as died_in <> 'orders'"
+            )
 
 
 def start(spark: SparkSession, options: DeadLettersOptions) -> Finished | Queries:
     if options.redrive is not None:
         return redrive(spark, options)
-    causes = by_cause(with_deaths(read_now(spark, options, ["timestamp", "headers"])))
+    letters = read_now(spark, options, ["timestamp", "headers"]).persist()
+    all_causes = by_cause(with_deaths(letters)).persist()
+    counts = checked("dead-letters", Counts(letters.count(), all_causes.agg(F.sum("letters")).collect()[0][0] or 0))
+    causes = all_causes.drop("letters")
     if options.path is not None:
         causes.write.mode("overwrite").parquet(options.path)
         causes = spark.read.parquet(options.path)
     rows = causes.orderBy(F.desc("messages"), *CAUSE).limit(MOST_ROWS).collect()
-    return Finished(Report(heads=tuple(causes.columns), rows=tuple(tuple(row) for row in rows)))
+    all_causes.unpersist()
+    letters.unpersist()
+    table = tuple(tuple(row) for row in rows)
+    return Finished(Report(tuple(causes.columns), table, accounts=(Account("dead-letters", counts),)))
 
 
 def redrive(spark: SparkSession, options: DeadLettersOptions) -> Queries:
     letters = read_stream(spark, options, "dead-letters")
     marked = with_deaths(letters).withColumn("goes_back", chosen(str(options.redrive)))
-    if not has_classic(options):
-        marked = marked.where("goes_back")
+    if has_classic(options):
+        marked = counted(marked, out=F.col("goes_back"), filtered=~F.col("goes_back"))
+    else:
+        marked = counted(counted(marked, filtered=~F.col("goes_back")).where("goes_back"))
     query = started(to_origin(marked), options, "dead-letters", FORMAT, sink_settings(options))
     return Queries(query, now=lambda: queues_of(options))
 
@@ -82,8 +98,9 @@ def with_deaths(letters: DataFrame) -> DataFrame:
 
 
 def by_cause(letters: DataFrame) -> DataFrame:
-    """One row per cause. A message that was dead-lettered by two queues is counted for both."""
-    each = letters.select("timestamp", F.explode_outer("deaths").alias("death"))
+    """One row per cause. A message that was dead-lettered by two queues is counted for both in ``messages``, and for
+    the latest in ``letters``."""
+    each = letters.select("timestamp", F.posexplode_outer("deaths").alias("place", "death"))
     return (
         each.select(
             F.col("death")["reason"].alias("reason"),
@@ -92,6 +109,7 @@ def by_cause(letters: DataFrame) -> DataFrame:
             F.col("death")["routing-keys"][0].alias("from_key"),
             F.coalesce(F.col("death")["count"], F.lit(0)).alias("times"),
             "timestamp",
+            (F.coalesce("place", F.lit(0)) == 0).alias("is_latest"),
         )
         .groupBy(*CAUSE)
         .agg(
@@ -99,6 +117,7 @@ def by_cause(letters: DataFrame) -> DataFrame:
             F.sum("times").alias("deaths"),
             F.min("timestamp").alias("first"),
             F.max("timestamp").alias("last"),
+            F.count_if("is_latest").alias("letters"),
         )
     )
 
@@ -110,7 +129,7 @@ def chosen(condition: str) -> Column:
 
 
 def to_origin(letters: DataFrame) -> DataFrame:
-    """Redriven messages go to the queue that dead-lettered them last, others back to their queue with all headers."""
+    """Redriven messages go to their exchange, others back to their queue with all headers."""
     back = F.col("goes_back")
     exchange = F.when(back, F.col("from_exchange")).otherwise(F.lit(""))
     anew = with_header(own_headers(), REDRIVEN, (F.col("redriven") + 1).cast("string"))

@@ -17,7 +17,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from leveret.errors import ConfigError
-from leveret.spark.options import CONNECTION, SINK
+from leveret.spark.options import CONNECTION, FAIL, REPORT, SINK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SINK_NAMES = {name.lower() for name in SINK}
 OTHER_NAMES = {"pattern": "subscribePattern", "max_per_batch": "maxOffsetsPerTrigger"}
 BROKER_NAMES = {name.lower() for name in CONNECTION}
+MANDATORY = "mandatory"
 
 
 def setting(help: str, default: Any = MISSING, *, metavar: str | None = None, choices: tuple[str, ...] = ()) -> Any:
@@ -102,6 +103,12 @@ class SinkOptions(BrokerOptions):
         metavar="WORD",
     )
     transaction_id: str | None = setting("Transaction name of this writer; a new checkpoint can continue it.", None)
+    unroutable: str = setting(
+        "Messages that are routed to no queue: fail the pipeline, or report (drop them with a warning).",
+        FAIL,
+        choices=(FAIL, REPORT),
+        metavar="WORD",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +144,9 @@ def source_settings(options: SourceOptions) -> dict[str, str]:
 
 
 def sink_settings(options: SinkOptions) -> dict[str, str]:
-    return _settings(options, SinkOptions, lambda name: name in SINK_NAMES or name in BROKER_NAMES)
+    """Messages that are routed to no queue are lost, so they fail the write unless an option allows them."""
+    given = _settings(options, SinkOptions, lambda name: name in SINK_NAMES or name in BROKER_NAMES)
+    return given if MANDATORY in map(str.lower, given) else given | {MANDATORY: "true"}
 
 
 def _settings(options: BrokerOptions, group: type[BrokerOptions], takes: Callable[[str], bool]) -> dict[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from leveret.spark.jobs.job import PassingOptions, QueryOptions, SourceOptions, required, sink_settings, source_settings
@@ -15,6 +16,8 @@ from leveret.spark.options import STREAM_ONLY
 from leveret.spark.schema import SCHEMA
 
 FORMAT = "leveret"
+STARTING = {"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}
+OF_STREAMS = {name.lower() for name in STREAM_ONLY}  # options are case-insensitive
 # Headers that the broker acts on or adds. They are removed from republished messages: they describe the history
 # of the original, and as strings they have no effect.
 BROKER_HEADERS = ("CC", "BCC", "x-death", "x-delay", "x-deliver-at")
@@ -22,23 +25,31 @@ DEATH_HEADERS = "^x-(first|last)-death-"
 
 
 def read_stream(spark: SparkSession, options: SourceOptions, name: str, columns: Sequence[str] = ()) -> DataFrame:
-    """Messages as they arrive. With ``columns``, only these are fetched.
-
-    A new query starts at the first message of a stream. The messages of a classic queue are leased under the name of
-    the job, unless another consumer name is given.
-    """
-    usual = {"consumerName": name} if has_classic(options) else {"startingOffsets": "earliest"}
-    if "startingtimestamp" in map(str.lower, options.option):
-        usual = {}
-    settings = usual | source_settings(options) | {"includeHeaders": has_headers(columns)}
+    """Messages as they arrive. With ``columns``, only these are fetched."""
+    settings = stream_settings(options, name, is_classic=has_classic(options))
+    settings |= {"includeHeaders": has_headers(columns)}
     return spark.readStream.format(FORMAT).schema(schema_of(columns)).options(**settings).load()
 
 
 def read_now(spark: SparkSession, options: SourceOptions, columns: Sequence[str] = (), **more: str) -> DataFrame:
     """The messages that are in the queues now; they are not consumed."""
-    settings = {name: value for name, value in source_settings(options).items() if name not in STREAM_ONLY}
-    settings |= {"includeHeaders": has_headers(columns), **more}
+    settings = batch_settings(options) | {"includeHeaders": has_headers(columns), **more}
     return spark.read.format(FORMAT).schema(schema_of(columns)).options(**settings).load()
+
+
+def stream_settings(options: SourceOptions, name: str, *, is_classic: bool) -> dict[str, str]:
+    """A new query starts at the first message of a stream, unless another position is given. The messages of a classic
+    queue are leased under the name of the job, unless another consumer name is given."""
+    given = source_settings(options)
+    usual = {"consumerName": name} if is_classic else {"startingOffsets": "earliest"}
+    if not is_classic and STARTING & {option.lower() for option in given}:
+        usual = {}
+    return usual | given
+
+
+def batch_settings(options: SourceOptions) -> dict[str, str]:
+    """Without the options of streaming reads, which a job can have for both."""
+    return {name: value for name, value in source_settings(options).items() if name.lower() not in OF_STREAMS}
 
 
 def schema_of(columns: Sequence[str]) -> StructType:
@@ -89,11 +100,20 @@ def started(
     rows: DataFrame, query: QueryOptions, name: str, format_: str, settings: dict[str, str], by: tuple[str, ...] = ()
 ) -> StreamingQuery:
     """``by``: the columns that files are partitioned by."""
+    writer = rows.writeStream.format(format_).options(**settings).outputMode("append")
+    return _start(writer.partitionBy(*by) if by else writer, query, name)
+
+
+def started_batches(
+    rows: DataFrame, query: QueryOptions, name: str, write: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """``write`` gets each batch and its number; a batch may be repeated after a crash."""
+    return _start(rows.writeStream.foreachBatch(write), query, name)
+
+
+def _start(writer: DataStreamWriter, query: QueryOptions, name: str) -> StreamingQuery:
     checkpoint = required(query.checkpoint, "checkpoint", "a restarted query continues from this folder")
-    writer = rows.writeStream.format(format_).queryName(name).options(**settings)
-    writer = writer.outputMode("append").option("checkpointLocation", checkpoint)
-    if by:
-        writer = writer.partitionBy(*by)
+    writer = writer.queryName(name).option("checkpointLocation", checkpoint)
     if query.continuous:
         return writer.trigger(processingTime=query.interval).start()
     return writer.trigger(availableNow=True).start()

@@ -5,8 +5,8 @@ first matching rule applies. A message that matches no rule keeps its routing ke
 dropped (``--drop``).
 
 Rules can use the columns of the message and, with ``--schema``, the fields of its JSON body; a field with the name of a
-column is ``value.NAME``. With ``--table`` they can also use the columns of a file, joined by ``--on``. The file is read
-when the query starts.
+column is ``value.NAME``. With ``--table`` they can also use the columns of a file, joined by ``--on``. The file has at
+most one row for each key: a second one is refused when the job starts.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from leveret.errors import ConfigError
+from leveret.spark.jobs.accounting import counted
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import outgoing, publish, read_stream, text_of_body
 from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running_job import Queries
 
 ARROW = "=>"
+MOST_KEYS = 5  # named in an error
 READERS = {"csv": {"header": "true", "inferSchema": "true"}, "json": {}, "parquet": {}, "orc": {}}
 
 
@@ -60,7 +62,7 @@ class RouteOptions(PassingOptions):
 
 
 def start(spark: SparkSession, options: RouteOptions) -> Queries:
-    sent = outgoing(routed(spark, read_stream(spark, options, "route"), options))
+    sent = counted(outgoing(routed(spark, read_stream(spark, options, "route"), options)))
     return Queries(publish(sent, options, "route"), now=lambda: queues_of(options))
 
 
@@ -69,10 +71,10 @@ def routed(spark: SparkSession, messages: DataFrame, options: RouteOptions) -> D
     rows = with_fields(messages, options.schema)
     if options.table is not None and options.on is not None:
         on = [name.strip() for name in options.on.split(",")]
-        rows = rows.join(table_of(spark, options.table), on, "left")
+        rows = rows.join(unambiguous(table_of(spark, options.table), on, options.table), on, "left")
     rows = rows.withColumn("new_key", key_of([rule_of(text) for text in options.rule]))
     if options.drop:
-        rows = rows.where("new_key IS NOT NULL")
+        rows = counted(rows, filtered=F.col("new_key").isNull()).where("new_key IS NOT NULL")
     own = F.col("routing_key") if options.otherwise is None else F.lit(options.otherwise)
     return rows.withColumn("routing_key", F.coalesce("new_key", own))
 
@@ -90,6 +92,22 @@ def table_of(spark: SparkSession, path: str) -> DataFrame:
     if kind not in READERS:
         raise ConfigError(f"--table is {path!r}: its name must end in {', '.join('.' + name for name in READERS)}")
     return spark.read.format(kind).options(**READERS[kind]).load(path)
+
+
+def unambiguous(table: DataFrame, on: list[str], path: str) -> DataFrame:
+    """Refuse a table with several rows for one key: a message that matches would be published several times."""
+    unknown = [name for name in on if name not in table.columns]
+    if unknown:
+        raise ConfigError(f"--on is {','.join(on)!r}, but {path} has the columns {', '.join(table.columns)}")
+    double = table.dropna(subset=on).groupBy(*on).count().where("count > 1").orderBy(F.desc("count"), *on)
+    rows = double.limit(MOST_KEYS).collect()
+    if rows:
+        keys = ", ".join(f"{', '.join(f'{name} {row[name]}' for name in on)} ({row['count']} rows)" for row in rows)
+        raise ConfigError(
+            f"--table {path} has several rows for the same {', '.join(on)}: {keys}. "
+            "Each message can match one row only: remove the others, or name more columns in --on"
+        )
+    return table
 
 
 def rule_of(text: str) -> Rule:

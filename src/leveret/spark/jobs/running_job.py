@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import re
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from leveret.errors import LeveretError
+from leveret.spark.jobs.accounting import Account, Counts
+from leveret.spark.jobs.failure import JobFailed as JobFailed
+from leveret.spark.jobs.failure import cause_of as cause_of
+from leveret.spark.jobs.query_batches import Progress as Progress
+from leveret.spark.jobs.query_batches import QueryBatches
+from leveret.spark.jobs.query_batches import lag_of as lag_of
 from leveret.spark.offsets import Source
-from leveret.spark.progress import LeaseOffset, offset_of
 
-OURS = re.compile(r"^leveret\.[\w.]+: (.+)$", re.MULTILINE)
-JAVA = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+POLL = 0.5  # seconds between two looks at the batches of the queries
 OF_SPARK = (PySparkException, Py4JError)  # raised by Spark's Python API
 Starter = Callable[[], StreamingQuery]
 
 
-class JobFailed(LeveretError):
-    """A query failed. The text is the cause, without Spark's stack traces."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Totals over all batches so far, and the rate, lag and duration of the latest batch."""
-
-    batches: int = 0
-    rows: int = 0
-    rate: float = 0.0  # rows per second
-    lag: int | None = None  # messages that were not read at the end of the batch
-    batch_ms: int = 0
-
-
 @dataclass(frozen=True)
 class Report:
-    """The result of a job: a table and lines to print; ``is_good``: the exit code is 0."""
+    """The result of a job: a table and lines to print, and the rows of its queries; ``is_good``: the exit code is 0."""
 
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[object, ...], ...] = ()
     lines: tuple[str, ...] = ()
     is_good: bool = True
+    accounts: tuple[Account, ...] = ()
 
 
 class Running(Protocol):
@@ -85,34 +73,59 @@ class Queries:
     """Streaming queries that run at the same time; each of ``then`` is started once all before it have ended."""
 
     def __init__(
-        self, *queries: StreamingQuery, then: Sequence[Starter] = (), now: Callable[[], Sequence[Source]] = tuple
+        self,
+        *queries: StreamingQuery,
+        then: Sequence[Starter] = (),
+        now: Callable[[], Sequence[Source]] = tuple,
+        recorded: Mapping[str, dict[int, Counts]] | None = None,
     ) -> None:
-        """``now`` returns the state of the queues that the first query reads."""
+        """``now`` returns the state of the queues that the first query reads; ``recorded``: see accounting.py."""
         self.queries = list(queries)
         self._then = list(then)
         self._now = now
-        self._seen = [_Counted() for _ in queries]
+        self._recorded = recorded or {}
+        self._seen = [self._batches(query) for query in queries]
         self._stopped = False
 
+    def _batches(self, query: StreamingQuery) -> QueryBatches:
+        return QueryBatches(query, self._recorded.get(query.name or ""))
+
     def progress(self) -> Progress:
-        for query, counted in zip(self.queries, self._seen, strict=True):
-            counted.look(query.recentProgress, self._now)
-        return _sum([counted.progress for counted in self._seen])
+        """That of the first query: it reads the messages, the others read its results."""
+        self._count()
+        return self._seen[0].progress(self._now) if self._seen else Progress()
 
     def wait(self, seconds: float | None = None) -> bool:
         """If a query fails, the others are stopped as well."""
+        until = math.inf if seconds is None else time.monotonic() + seconds
         while True:
-            try:
-                ended = [query.awaitTermination(seconds) for query in self.queries]  # type: ignore[arg-type]
-            except OF_SPARK as problem:
-                self._end()
-                raise JobFailed(cause_of(problem)) from problem
-            if seconds is not None and not all(ended):
-                return False
-            if self._stopped or not self._then:
+            ended = self._await_end(min(POLL, max(0.0, until - time.monotonic())))
+            self._count()
+            if ended and (self._stopped or not self._then):
                 return True
-            self.queries.append(self._then.pop(0)())
-            self._seen.append(_Counted())
+            if ended:
+                self.queries.append(self._then.pop(0)())
+                self._seen.append(self._batches(self.queries[-1]))
+            elif time.monotonic() >= until:
+                return False
+
+    def _await_end(self, seconds: float) -> bool:
+        try:
+            # Spark refuses a timeout of 0. Each query is asked: any of them may have failed.
+            ended = [query.awaitTermination(max(seconds, 0.001)) for query in self.queries]  # type: ignore[arg-type]
+        except OF_SPARK as problem:
+            self._end()
+            raise JobFailed(cause_of(problem)) from problem
+        return all(ended)
+
+    def _count(self) -> None:
+        """Spark keeps the progress of the last 100 batches only, so this is called often."""
+        try:
+            for batches in self._seen:
+                batches.count()
+        except JobFailed:
+            self._end()
+            raise
 
     def stop(self) -> None:
         self._stopped = True
@@ -123,54 +136,13 @@ class Queries:
             query.stop()
 
     def report(self) -> Report:
-        return Report()
+        self._count()
+        return Report(accounts=tuple(self._accounts().values()))
 
-
-class _Counted:
-    """The progress of one query, with each batch counted once."""
-
-    def __init__(self) -> None:
-        self.progress = Progress()
-        self._last = -1
-
-    def look(self, batches: Sequence[StreamingQueryProgress], now: Callable[[], Sequence[Source]]) -> None:
-        new = [batch for batch in batches if batch.batchId > self._last and batch.numInputRows]
-        if not new:
-            return
-        latest = json.loads(new[-1].json)
-        self._last = new[-1].batchId
-        self.progress = Progress(
-            self.progress.batches + len(new),
-            self.progress.rows + sum(batch.numInputRows for batch in new),
-            latest.get("processedRowsPerSecond") or 0.0,
-            lag_of(latest["sources"], now),
-            latest.get("durationMs", {}).get("triggerExecution", 0),
-        )
-
-
-def _sum(parts: Sequence[Progress]) -> Progress:
-    """The progress of the first query: it reads the messages, the others read its results."""
-    return parts[0] if parts else Progress()
-
-
-def lag_of(batch: Sequence[Mapping[str, Any]], now: Callable[[], Sequence[Source]]) -> int | None:
-    """The number of messages after the end of a batch; None if the batch did not read from a broker."""
-    ends = [end for end in map(offset_of, batch) if end is not None]
-    if not ends:
-        return None
-    lag = 0
-    for queue in now():
-        for end in ends:
-            behind = queue.messages if isinstance(end, LeaseOffset) else queue.next - end.get(queue.queue, queue.first)
-            lag += max(0, behind)
-    return lag
-
-
-def cause_of(problem: BaseException) -> str:
-    """The text of the original error of the source or sink, which Spark wraps in Python and Java stack traces."""
-    text = str(problem)
-    for pattern in (OURS, JAVA):
-        found = pattern.findall(text)
-        if found:
-            return str(found[-1])
-    return (text.splitlines() or [type(problem).__name__])[0]
+    def _accounts(self) -> dict[str, Account]:
+        """By name: a query that was started again is still the same."""
+        found: dict[str, Account] = {}
+        for one in (batches.account() for batches in self._seen):
+            before = found[one.name].counts if one.name in found else Counts()
+            found[one.name] = Account(one.name, before + one.counts)
+        return found

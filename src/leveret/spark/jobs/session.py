@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +26,37 @@ INSTALL_JAVA = (
 )
 
 
-def open_session(name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+def open_session(
+    name: str, master: str, conf: Mapping[str, str], note: Callable[[str], None] = lambda text: None
+) -> SparkSession:
+    """``note`` receives lines for the user: it takes seconds until Spark has started."""
     from pyspark.sql import SparkSession
 
     require_java(os.environ)
+    note(f"starting Spark on {master}; the first batch takes some seconds, until Python has started as well")
     builder = SparkSession.builder.appName(f"leveret {name}").master(master)
     for key, value in {**quiet_settings(master), **conf}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # Logs the stack trace of every error in a function of foreachBatch; the job reports the error itself.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    if master.startswith("local"):
+        threading.Thread(target=_warm_up_if_possible, args=(session,), daemon=True).start()
     return session
+
+
+def _warm_up_if_possible(session: SparkSession) -> None:
+    with suppress(Exception):  # the session may have been stopped
+        warm_up(session)
+
+
+def warm_up(session: SparkSession) -> None:
+    """Start the Python workers that run tasks, while the job is planned. PySpark starts them when they are first
+    needed."""
+    tasks = session.sparkContext.defaultParallelism
+    passed = session.range(0, tasks, 1, tasks).mapInArrow(lambda batches: batches, "id bigint")
+    passed.write.format("noop").mode("append").save()
 
 
 def quiet_settings(master: str) -> dict[str, str]:

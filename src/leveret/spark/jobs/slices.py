@@ -1,8 +1,9 @@
 """Work in numbered slices, which continues with the same slice after a crash.
 
-The plan is a small file: the options, the range of offsets of each queue, the number of slices, the name of the
-transaction, and the number of finished slices. Slice ``n`` of a plan always has the same messages, and the broker
-accepts each (transaction, slice) once. Repeating a slice is harmless, so the file may be one slice behind.
+The plan is a small file: the options, the range of offsets of each queue (or of rows of a version of a table), the
+number of slices, the name of the transaction, and the number of finished slices. Slice ``n`` of a plan always has the
+same messages, and the broker accepts each (transaction, slice) once. Repeating a slice is harmless, so the file may be
+one slice behind.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from leveret.errors import ConfigError
+from leveret.spark.jobs.accounting import Account, Counts, checked
 from leveret.spark.jobs.running_job import OF_SPARK, JobFailed, Progress, Report, cause_of
 
 FILE = "replay.json"
-Range = tuple[int, int]  # first offset, and end offset (exclusive)
+Range = tuple[int, int]  # first offset or row, and end (exclusive)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ def kept_plan(
     return plan
 
 
+def has_plan(folder: Path) -> bool:
+    return (folder / FILE).exists()
+
+
 def keep(plan: Plan, folder: Path) -> None:
     """Write the plan atomically, also with respect to power failures."""
     new = folder / f"{FILE}.new"
@@ -92,9 +98,12 @@ class Slices:
     The work is done in ``wait``: Spark finds Python data sources only in the thread of the session.
     """
 
-    def __init__(self, plan: Plan, folder: Path, do: Callable[[int, Mapping[str, Range]], int], seconds: float) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, do: Callable[[int, Mapping[str, Range]], Counts], seconds: float
+    ) -> None:
         self._plan, self._folder, self._do, self._seconds = plan, folder, do, seconds
         self._progress = Progress(lag=plan.left())
+        self._counts = Counts()
         self._due = time.monotonic()
 
     def progress(self) -> Progress:
@@ -117,20 +126,22 @@ class Slices:
     def report(self) -> Report:
         line = f"{self._progress.rows} messages published in {self._progress.batches} slices"
         left = self._plan.left()
-        return Report(lines=(f"{line}; {left} are left" if left else line,))
+        lines = (f"{line}; {left} are left" if left else line,)
+        return Report(lines=lines, accounts=(Account("replay", self._counts),))
 
     def _next(self) -> None:
         number = self._plan.done
         begun = time.monotonic()
         self._due = max(self._due, begun - self._seconds) + self._seconds
         try:
-            rows = self._do(number, self._plan.slice(number))
+            counts = checked(f"replay in slice {number}", self._do(number, self._plan.slice(number)))
         except OF_SPARK as problem:
             raise JobFailed(cause_of(problem)) from problem
+        self._counts += counts
         took = time.monotonic() - begun
         self._plan = replace(self._plan, done=number + 1)
         keep(self._plan, self._folder)
         before = self._progress
         self._progress = Progress(
-            before.batches + 1, before.rows + rows, rows / took, self._plan.left(), int(took * 1000)
+            before.batches + 1, before.rows + counts.out, counts.out / took, self._plan.left(), int(took * 1000)
         )

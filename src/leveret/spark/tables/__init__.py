@@ -1,0 +1,1 @@
+"""Tables that pipelines write and read: Delta and Iceberg through their Python packages, and PostgreSQL."""
