@@ -12,11 +12,10 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import leveret
 from tests.support.application import broker, module_broker, pytest_generate_tests
 from tests.support.programs import require_program
-from tests.support.web_page import Complaints, LogIn, Picture
+from tests.support.web_page import SCREENSHOTS, Complaints, LogIn, Picture
 
 __all__ = ["broker", "module_broker", "pytest_generate_tests"]
 HERE = Path(__file__).parent
-SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 PATIENCE = 15_000.0  # milliseconds that something may take to show
 
 
@@ -74,6 +73,7 @@ def picture(page: Page) -> Picture:
     """Saves screenshots at 360 and 1600 pixels, light and dark."""
 
     def take(name: str) -> Path:
+        page.evaluate("scrollTo(0, 0)")  # the menu is where it is at first
         for width, height in ((360, 740), (1600, 900)):
             page.set_viewport_size({"width": width, "height": height})
             for scheme in ("light", "dark"):

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ConnectionClosedByBroker
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 import leveret
+from tests.support.certificates import CertificateFiles
+from tests.support.http_api import QUIET
+from tests.support.management_api import as_guest
 from tests.support.running_clients import client
+from tests.support.web_forms import fill, press
 from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
 
 CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
@@ -86,6 +91,46 @@ def test_a_connection_shows_its_channels_and_their_consumers(
     assert not does_not_fit(page)
     consumers.get_by_role("link", name="orders").click()
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    return CertificateFiles(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def secure(certificates: CertificateFiles) -> Iterator[leveret.Broker]:
+    files = {"tls_cert": certificates.certificate, "tls_key": certificates.key}
+    with leveret.Broker(replace(QUIET, amqps_port=0, **files)) as running:
+        yield running
+
+
+def test_protocol_tls_and_cipher_are_columns(
+    secure: leveret.Broker, certificates: CertificateFiles, chromium: Browser, complaints: Complaints
+) -> None:
+    parameters = pika.URLParameters(f"{secure.amqps_url}?heartbeat=0")
+    parameters.ssl_options = pika.SSLOptions(certificates.client(), "127.0.0.1")
+    parameters.client_properties = {"connection_name": "sealed"}
+    with (
+        pika.BlockingConnection(parameters),
+        client(secure, "unencrypted"),
+        chromium.new_context(base_url=secure.http_url, viewport={"width": 1600, "height": 900}) as context,
+    ):
+        page = context.new_page()
+        complaints.watch(page)
+        page.goto("/#/connections")
+        fill(page, User_name="guest", Password="guest")
+        press(page, "Log in")
+        sealed, plain = (page.locator(".rows tr").filter(has_text=name) for name in ("sealed", "unencrypted"))
+        for row, tls in ((sealed, "tlsv1.3"), (plain, "no")):
+            expect(row.get_by_role("cell", name="AMQP 0-9-1", exact=True)).to_be_visible()
+            expect(row.get_by_role("cell", name=tls, exact=True)).to_be_visible()
+        press(page, "Columns …")
+        page.get_by_role("dialog").get_by_label("Cipher").check()
+        page.keyboard.press("Escape")
+        (cipher,) = [row["ssl_cipher"] for row in as_guest(secure).get("connections")[1] if row["ssl"]]
+        expect(sealed.get_by_role("cell", name=cipher, exact=True)).to_be_visible()
+    assert complaints == []
 
 
 def test_a_connection_is_closed_with_a_reason(broker: leveret.Broker, log_in: LogIn, till: BlockingChannel) -> None:

@@ -90,6 +90,12 @@ def test_exchanges_are_listed_and_one_is_added(broker: leveret.Broker, log_in: L
     made = broker.node.broker.vhosts["/"].exchanges["brand new/ü"]
     assert (made.kind, made.durable, made.internal, made.auto_delete) == ("topic", True, True, False)
     assert made.arguments == {"x-colour": "red", "alternate-exchange": "lost"}
+    page.goto("/#/exchanges")
+    page.get_by_role("button", name="Add exchange").click()
+    page.get_by_label("Name", exact=True).fill("web")
+    page.get_by_label("Type").select_option("fanout")
+    page.get_by_role("dialog").get_by_role("button", name="Add exchange").click()
+    expect(page.get_by_role("alert")).to_contain_text("Exchange web already exists in virtual host /")
 
 
 def test_the_topology_of_a_virtual_host_is_drawn_as_far_as_it_fits(
@@ -110,8 +116,23 @@ def test_the_topology_of_a_virtual_host_is_drawn_as_far_as_it_fits(
 
     broker.call(bind_many)
     page.reload()
-    expect(page.get_by_text("Only the nearest 60 are shown")).to_be_visible()
+    expect(page.get_by_text("Only 60 exchanges and queues are shown")).to_be_visible()
     expect(page.locator(".topology-picture .node")).to_have_count(60)
+    page.get_by_label("Filter the topology").fill("many09")
+    expect(page.locator(".topology-picture .node")).to_have_count(11)  # ten exchanges and their queue
+    page.get_by_label("Filter the topology").fill("nothing like it")
+    expect(page.get_by_text("No bindings match “nothing like it”.")).to_be_visible()
+    expect(page.get_by_text("bindings were searched")).to_have_count(0)
+
+    def bind_thousands() -> None:
+        vhost = broker.node.broker.vhosts["/"]
+        vhost.declare_exchange("zoo", "topic")
+        for number in range(5_000):
+            vhost.bind(Binding("zoo", Destination("queue", "audit"), f"key{number}", {}))
+
+    broker.call(bind_thousands)
+    page.get_by_label("Filter the topology").fill("many09")
+    expect(page.get_by_text("Only the first 5,000 bindings were searched")).to_be_visible()
 
 
 # ---- one exchange

@@ -14,7 +14,7 @@ SHOP = "shop"
 
 
 def names(page: Page) -> list[str]:
-    return page.locator(".rows tr td:first-child a").all_inner_texts()
+    return page.locator(".rows tr td.w-name a").all_inner_texts()
 
 
 def add_vhost(broker: leveret.Broker, name: str) -> None:

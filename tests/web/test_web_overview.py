@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
+from tests.support.running_clients import client
 from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, furnish, stand_still
 
 INTERVAL = 5_000  # milliseconds between two polls
@@ -18,7 +21,7 @@ def test_the_overview_shows_what_moves(broker: leveret.Broker, log_in: LogIn, pi
     ready = broker.call(lambda: sum(queue.ready for queue in broker.node.broker.vhosts["/"].queues.values()))
     expect(page.locator(".tile").filter(has_text="Ready")).to_contain_text(str(ready))
     expect(page.locator(".tile").filter(has_text="Queues")).to_contain_text("5")
-    expect(page.locator("svg.chart path.line")).to_have_count(6)
+    expect(page.locator("svg.chart path.line")).to_have_count(25)
     expect(page.locator(".node")).to_contain_text(broker.node.broker.node_name)
     page.get_by_role("button", name="1 h").click()
     expect(page.get_by_role("button", name="1 h")).to_have_attribute("aria-pressed", "true")
@@ -36,6 +39,55 @@ def test_the_overview_stays_up_to_date_by_itself(broker: leveret.Broker, page: P
     broker.clock.advance(5)
     page.clock.run_for(INTERVAL)
     expect(tile.locator("b")).to_have_text("1")
+
+
+@pytest.mark.broker(fresh=True, clock=leveret.FrozenClock)
+def test_data_rates_are_those_of_all_clients(broker: leveret.Broker, page: Page, log_in: LogIn) -> None:
+    with client(broker) as channel:
+        channel.queue_declare("a")
+        for _ in range(3):
+            channel.basic_publish("", "a", b"x" * 10_240)
+            channel.basic_get("a", auto_ack=True)
+            broker.clock.advance(5)
+        log_in()
+        chart = page.locator("figure").filter(has=page.get_by_role("heading", name="Data rates"))
+        expect(chart.locator("path.line")).to_have_count(2)
+        expect(chart.locator(".key").nth(0)).to_have_text(re.compile(r"^From clients 2\.\d KiB/s$"))
+        expect(chart.locator(".key").nth(1)).to_have_text(re.compile(r"^To clients 2\.\d KiB/s$"))
+
+
+@pytest.mark.broker(storage="disk", fresh=True, clock=leveret.FrozenClock)
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("/", {"Disk reads": "Read 4.0 KiB/s"}),
+        (
+            "/#/nodes",
+            {
+                "Journal writes and disk reads": "Read 4.0 KiB/s",
+                "Disk operations per second": "Reads 2.0/s",
+                "Mean time of a journal write or disk read": "Read 100 µs",
+            },
+        ),
+    ],
+)
+def test_disk_reads_are_shown_beside_the_writes(
+    broker: leveret.Broker, log_in: LogIn, address: str, shown: dict[str, str]
+) -> None:
+    store = broker.node.store
+    assert store is not None
+    handle = store.disk.create("some")
+    store.disk.append(handle, [bytes(2048)])
+    store.disk.close(handle)
+    for _ in range(3):
+        for _ in range(10):
+            store.disk.read("some", 0, 2048)
+        store.disk.read_seconds += 0.001
+        broker.clock.advance(5)
+    page = log_in(address=address)
+    for title, text in shown.items():
+        chart = page.locator("figure").filter(has=page.get_by_role("heading", name=title, exact=True))
+        expect(chart.locator(".key").filter(has_text="Read")).to_have_text(re.compile(f"^{text}$"))
 
 
 def test_an_empty_broker_says_what_to_do_first(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
@@ -74,6 +126,8 @@ def test_a_user_who_may_see_little_sees_that_without_errors(broker: leveret.Brok
     page.get_by_role("link", name="Overview").click()
     expect(page.locator(".node")).to_contain_text("Shown to users with the tag monitoring")
     expect(page.locator(".tile").filter(has_text="Queues").locator("b")).to_have_text("1")
+    expect(page.get_by_role("heading", name="Message rates")).to_be_visible()
+    expect(page.get_by_role("heading", name="Data rates")).to_have_count(0)
 
 
 def test_nothing_is_asked_while_nobody_looks(page: Page, log_in: LogIn) -> None:

@@ -80,6 +80,14 @@ def test_a_policy_is_written_and_explained(
 
 # ---- definitions
 
+SLOW_FILES = """() => {
+    const text = Blob.prototype.text;
+    Blob.prototype.text = async function () {
+        await new Promise((done) => setTimeout(done, 300));
+        return text.call(this);
+    };
+}"""
+
 
 @pytest.mark.feature("S4-77")
 def test_definitions_are_looked_at_before_they_are_taken(
@@ -99,21 +107,32 @@ def test_definitions_are_looked_at_before_they_are_taken(
     press(page, "Preview import")
     expect(page.locator(".report .problem")).to_contain_text("vhost 'nowhere' not found")
     expect(page.locator(".report")).to_contain_text("Leveret does not support it: strange.")
-    expect(page.get_by_role("button", name=re.compile("^Import "))).to_have_count(0)
+    expect(page.get_by_text("1 entry will be left out, 1 change will be made.")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("^Import [0-9]"))).to_have_count(0)
     without_notices(page)
     picture("admin-definitions")
+    press(page, "Import the rest")
+    expect(page.get_by_text("Definitions imported without 1 entry.")).to_be_visible()
+    expect(page.locator(".report")).to_contain_text("Import report")
+    expect(page.locator(".report .tile").filter(has_text="Left out")).to_have_text("Left out1")
+    expect(page.locator(".report .problem")).to_contain_text("queues lost in nowhere: vhost 'nowhere' not found")
+    assert "new" in core.vhosts["/"].queues
+    press(page, "Preview import")  # the same file again
+    expect(page.get_by_text("All other entries in the file exist already")).to_be_visible()
+    without_notices(page)
 
     file = tmp_path / "definitions.json"
-    file.write_text(json.dumps({"queues": [{"name": "new", **queue}, {"name": "there", **queue}]}))
+    file.write_text(json.dumps({"queues": [{"name": "newer", **queue}, {"name": "there", **queue}]}))
+    page.evaluate(SLOW_FILES)  # the preview is asked for before the file is read
     page.get_by_label("File", exact=True).set_input_files(file)
     expect(page.locator(".report")).to_be_empty()
     press(page, "Preview import")
     page.get_by_text("Show 1 change").click()
-    expect(page.locator(".report .rows tr")).to_contain_text("new")
-    assert "new" not in core.vhosts["/"].queues
+    expect(page.locator(".report .rows tr")).to_contain_text("newer")
+    assert "newer" not in core.vhosts["/"].queues
     press(page, "Import 1 change")
     expect(page.get_by_text("Definitions imported.")).to_be_visible()
-    assert "new" in core.vhosts["/"].queues
+    assert "newer" in core.vhosts["/"].queues
     fill(page, Or_paste_JSON="{")
     press(page, "Preview import")
     expect(page.get_by_role("alert")).to_contain_text("The definitions are not valid JSON")

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, Route, expect
 
 import leveret
 from leveret.errors import LeveretError
+from tests.support.running_clients import client
 from tests.support.web_page import Complaints, LogIn
 
 
@@ -43,6 +44,24 @@ def test_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Broker, lo
     expect(page.get_by_role("button", name="Pause")).to_be_enabled()
     expect(told).to_be_hidden()
     connection.close()
+
+
+@pytest.mark.feature("S4-78")
+def test_the_prefetch_of_a_channel_is_a_limit_of_its_consumers(broker: leveret.Broker, log_in: LogIn) -> None:
+    """Celery limits the channel, not the consumer."""
+    vhost = broker.vhost()
+    vhost.declare_queue("tasks")
+    for _ in range(5):
+        vhost.publish("", "tasks", b"x")
+    with client(broker, "celery") as channel:
+        channel.basic_qos(prefetch_count=2, global_qos=True)
+        channel.basic_consume("tasks", lambda *_: None)
+        page = log_in()
+        row = page.get_by_role("region", name="queues").locator(".rows tr")
+        expect(row).to_contain_text("Consumers are busy.")
+        row.get_by_role("link", name="tasks").click()
+        expect(page.locator(".findings")).to_contain_text("Consumers are busy. They have 2 unacked messages")
+        expect(page.get_by_role("region", name="consumers")).to_contain_text("2 (channel)")
 
 
 def test_streams_do_not_hide_the_queues_in_which_messages_wait(broker: leveret.Broker, log_in: LogIn) -> None:
@@ -129,7 +148,7 @@ def test_a_queue_that_is_there_already_is_not_added_again(broker: leveret.Broker
         ("exchanges/%2F/gone", "All exchanges"),
         ("streams/%2F/gone", "All streams"),
         ("connections/gone", "All connections"),
-        ("channels/gone", "All connections"),
+        ("channels/gone", "All channels"),
         ("admin/users/gone", "All users"),
         ("admin/vhosts/gone", "All virtual hosts"),
     ],

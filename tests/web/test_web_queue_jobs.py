@@ -62,6 +62,32 @@ def test_messages_are_searched_by_json_and_moved(
 
 
 @pytest.mark.feature("S4-78")
+def test_messages_are_moved_to_another_virtual_host(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+    stock(broker)
+    core = broker.node.broker
+    page = log_in(address="/#/queues/%2F/orders")
+    page.get_by_role("button", name="Move …").click()
+    box = page.get_by_role("dialog")
+    expect(box.get_by_label("Destination queue")).to_be_visible()
+    expect(box.get_by_label("Virtual host of the destination")).to_be_hidden()  # there is only one
+    page.keyboard.press("Escape")
+    broker.call(lambda: core.add_vhost("shop"))
+    broker.call(lambda: core.permissions.set("guest", "shop", ".*", ".*", ".*"))
+    broker.vhost("shop").declare_queue("orders")
+    page.get_by_role("button", name="Move …").click()
+    box.get_by_label("Virtual host of the destination").select_option("shop")
+    expect(box.locator("#destinations option[value='orders']")).to_have_count(1)
+    box.get_by_label("Destination queue").fill("orders")
+    box.get_by_label("Header selector").fill("urgent = TRUE")
+    box.get_by_role("button", name="Count messages").click()
+    expect(box).to_contain_text("Would move 3 messages")
+    picture("queue-move-vhost")
+    box.get_by_role("button", name="Move 3 messages").click()
+    expect(page.get_by_text("Moved 3 messages from orders to orders in shop.")).to_be_visible()
+    assert (counts(broker)[0], broker.vhost("shop").message_count("orders")) == (7, 3)
+
+
+@pytest.mark.feature("S4-78")
 def test_messages_are_copied_and_deleted(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
     stock(broker)
     log_in(address="/#/queues/%2F/orders")

@@ -13,7 +13,7 @@ from tests.support.web_page import Complaints, LogIn, Picture, furnish, stand_st
 
 
 def names(page: Page) -> list[str]:
-    return page.locator(".rows tr td:first-child").all_inner_texts()
+    return page.locator(".rows tr td.w-name").all_inner_texts()
 
 
 # ---- the list

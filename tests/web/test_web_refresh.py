@@ -14,7 +14,8 @@ from tests.support.web_page import Complaints, LogIn, stand_still
 INTERVAL = 5_000  # milliseconds between two polls
 SHOP = "shop"
 STREAM = {"x-queue-type": "stream"}
-SETTLED = "async () => (await import('/web/poll.js')).withoutPolling(() => {})"
+MAIN = "document.querySelector('script[src$=\"/main.js\"]').src"
+SETTLED = f"async () => (await import(new URL('poll.js', {MAIN}))).withoutPolling(() => {{}})"
 
 SHOWN_BY = """async () => {
     const { Table, rowsSource } = await import("/web/table.js");

@@ -42,6 +42,9 @@ def test_scheduled_messages_are_counted_down(
     page.clock.run_for(3_000)
     expect(rows.first.locator(".countdown")).to_have_text(f"10 min {int(shown.split()[2]) - 3} s")
     picture("schedules")
+    with page.expect_download() as downloading:
+        rows.first.get_by_role("button", name="Download the body of order.late").click()
+    assert downloading.value.path().read_bytes() == b"x" * 2000
     page.set_viewport_size({"width": 360, "height": 740})
     assert not does_not_fit(page)
     page.get_by_placeholder("Filter by exchange or routing key").fill("remind")

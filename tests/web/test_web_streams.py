@@ -124,6 +124,12 @@ def test_a_stream_is_added_where_there_is_none(broker: leveret.Broker, log_in: L
     expect(page.get_by_text("The stream is empty.")).to_be_visible()
     arguments = broker.call(lambda: dict(broker.node.broker.vhosts["/"].queues["events/ü"].arguments))
     assert arguments == {"x-queue-type": "stream", "x-max-age": "7D"}
+    page.goto("/#/streams")
+    page.get_by_role("button", name="Add stream").click()
+    page.get_by_label("Name", exact=True).fill("events/ü")
+    page.get_by_label("Max age").select_option("1 week")
+    page.get_by_role("dialog").get_by_role("button", name="Add stream").click()
+    expect(page.get_by_role("alert")).to_contain_text("Queue events/ü already exists in virtual host /")
 
 
 def test_a_canary_in_every_field_of_streams_shows_as_text(

@@ -82,7 +82,7 @@ def test_a_message_is_followed_through_its_life(broker: leveret.Broker, log_in: 
     expect(page.get_by_role("heading", name="order 1235")).to_be_visible()
     page.get_by_role("button", name="Delete trace").click()
     expect(page.locator(".rows tr")).to_have_count(1)
-    assert as_guest(broker).get("traces")[1][0]["stories"] == 1
+    assert as_guest(broker).get("traces")[1][0]["traces"] == 1
     page.get_by_role("button", name="Disable tracing").click()
     expect(page.get_by_role("heading", name="Tracing is disabled for virtual host /")).to_be_visible()
     assert as_guest(broker).get("vhosts/%2F")[1]["tracing"] is False

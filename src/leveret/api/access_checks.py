@@ -112,7 +112,7 @@ def _entry(access: UserAccess) -> Check:
 
 
 def _permission(access: UserAccess, need: Need, what: str = "") -> Check:
-    """Only for users that may enter the virtual host: they have permissions there."""
+    """Only for users with permissions in the virtual host."""
     kind, shown, vhost = need.kind, need.name or DEFAULT_EXCHANGE, access.vhost.name
     may, what = access.allows(need), what or need.what
     if kind == "any":

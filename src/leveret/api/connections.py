@@ -58,9 +58,10 @@ def may_see_connections_of(user: User, name: str) -> bool:
     return user.name == name or has_role(user, MONITORING)
 
 
-def _refuse_to_close(user: User, name: str) -> None:
+def refuse_to_end(user: User, name: str, what: str = "close connections") -> None:
+    """What belongs to the user ``name`` is ended by that user, or by an administrator."""
     if user.name != name and not has_role(user, ADMINISTRATOR):
-        raise Forbidden(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to close connections of '{name}'")
+        raise Forbidden(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to {what} of '{name}'")
 
 
 class _Connections(Endpoints):
@@ -83,14 +84,14 @@ class _Connections(Endpoints):
 
     async def close(self, request: Request) -> Response:
         connection = self._named(request)
-        _refuse_to_close(user_of(request), connection.user.name)
+        refuse_to_end(user_of(request), connection.user.name)
         self._close(request, connection)
         return no_content()
 
     async def close_of_user(self, request: Request) -> Response:
         """No error if the user has no connections."""
         user, name = refuse_unless_role(request, MANAGEMENT), unquote(request.path_params["user"])
-        _refuse_to_close(user, name)
+        refuse_to_end(user, name)
         for connection in open_connections(self._broker):
             if connection.user.name == name:
                 self._close(request, connection)

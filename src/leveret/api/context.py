@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from leveret.api.browse_limit import BrowseSlots
+from leveret.api.cluster_view import ClusterView
+from leveret.api.node_measures import Measures
 from leveret.api.policy_matches import PolicyMatches
+from leveret.api.recent_log import RecentLog
 from leveret.broker.broker import Broker
 from leveret.clock import Clock
 from leveret.config import Settings
@@ -16,6 +19,7 @@ from leveret.pipeline.spark_queries import SparkQueries
 from leveret.server.admission import Admission
 from leveret.server.loop_watch import LoopWatch
 from leveret.stats.stats import Stats
+from leveret.store.store import Store
 
 
 @dataclass(slots=True)
@@ -28,6 +32,10 @@ class ApiContext:
     spark_queries: SparkQueries
     listeners: StreamListeners  # for the protocols inside WebSockets and tunnels
     loop_watch: LoopWatch
+    measures: Measures
+    recent_log: RecentLog
+    store: Store | None = None  # None: everything is in memory
+    cluster: ClusterView | None = None  # the cell, if this node belongs to one
     looks: BrowseSlots = field(default_factory=BrowseSlots)
     policy_matches: PolicyMatches = field(default_factory=PolicyMatches)
 

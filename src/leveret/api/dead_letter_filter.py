@@ -1,9 +1,11 @@
 """The first dead-lettering of a message, read from its headers, and filters on it.
 
 The queue, reason and exchange have headers of their own (broker/dead_letters.py). The routing key and the time are in
-the entries of ``x-death``, the latest of which comes first.
+the entries of ``x-death``, the latest of which comes first. The error comes from a header of the consumer that rejected
+the message, the task from Celery's header; both are empty if the message has none.
 
     death.reason=rejected & death.queue=orders & death.exchange=shop & death.routing_key=order.paid
+    death.error=out of stock & death.task=shop.pack
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
+from leveret.api.views.message import plain
 from leveret.broker.dead_letters import DEATHS, FIRST_DEATH
 from leveret.broker.publish_rules import readable_properties
 from leveret.http.errors import BadRequest
@@ -19,6 +22,17 @@ from leveret.message import Message
 from leveret.wire.fields import FieldValue
 
 QUERY = "death."
+TASK = "task"  # Celery's
+ERRORS = (
+    "x-exception-message",
+    "x-exception",
+    "exception",
+    "x-error",
+    "error",
+    "x-last-error",
+    "x-exception-stacktrace",
+)
+LONGEST_TEXT = 300  # characters of an error or a task
 Headers = Mapping[str, FieldValue]
 
 
@@ -29,6 +43,8 @@ class FirstDeath(NamedTuple):
     queue: str
     exchange: str
     routing_key: str
+    error: str
+    task: str
     died: int | None
 
 
@@ -39,6 +55,8 @@ class WantedDeath(NamedTuple):
     queue: str | None = None
     exchange: str | None = None
     routing_key: str | None = None
+    error: str | None = None
+    task: str | None = None
 
     def is_of(self, message: Message) -> bool:
         death = first_death(headers_of(message))
@@ -77,8 +95,22 @@ def first_death(headers: Headers) -> FirstDeath | None:
         queue,
         exchange if isinstance(exchange, str) else "",
         key if isinstance(key, str) else "",
+        error_in(headers),
+        _text(headers.get(TASK)),
         _seconds(entries[0].get("time")) if entries else None,
     )
+
+
+def error_in(headers: Headers) -> str:
+    """The error of the consumer that rejected the message, from one of the headers that clients use for it."""
+    return next((text for name in ERRORS if (text := _text(headers.get(name)))), "")
+
+
+def _text(value: FieldValue) -> str:
+    if not isinstance(value, str | bytes):  # a large table is not converted for nothing
+        return ""
+    text: str = plain(value)
+    return text.strip()[:LONGEST_TEXT]
 
 
 def _seconds(time: FieldValue) -> int | None:

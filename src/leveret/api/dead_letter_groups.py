@@ -1,18 +1,17 @@
-"""Counts of dead letters by reason, queue, exchange and routing key.
+"""Counts of dead letters by reason, queue, exchange, routing key, error and task.
 
-A tally browses one queue, up to its limits, and counts. The routing key may differ for each message: a cause with too
-many keys becomes one group without a key. The counts of a queue are cached until it changes, so that a management UI
-that refreshes every few seconds costs nothing.
+A tally browses one queue, up to its limits, and counts. Routing key and error may differ for each message: a cause with
+too many groups loses the field that differs most, until they are few enough. The counts of a queue are cached until it
+changes, so that a management UI that refreshes every few seconds costs nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-from leveret.api.dead_letter_filter import FirstDeath, Headers, first_death, headers_of
+from leveret.api.dead_letter_filter import FirstDeath, first_death, headers_of
 from leveret.api.job_completion import JobCompletion
-from leveret.api.views.message import plain
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.lane import Waiting
 from leveret.broker.background import BackgroundTasks
@@ -24,96 +23,102 @@ Cause = tuple[str, str, str]  # reason, queue, exchange
 
 PACE = 100  # messages per step, which takes some milliseconds
 SECONDS = 10.0
-MOST_KEYS = 20  # routing keys of one cause
+MOST_GROUPS = 50  # of one cause
 MOST_CAUSES = 200
 MOST_REMEMBERED = 500  # queues
-ERRORS = (
-    "x-exception-message",
-    "x-exception",
-    "exception",
-    "x-error",
-    "error",
-    "x-last-error",
-    "x-exception-stacktrace",
-)
-LONGEST_ERROR = 300
+
+
+class Variant(NamedTuple):
+    """The fields in which dead letters of the same cause differ; None stands for several values."""
+
+    routing_key: str | None
+    error: str | None
+    task: str | None
+
+    def without(self, fields: set[str]) -> Variant:
+        return self._replace(**dict.fromkeys(fields)) if fields else self
 
 
 class Group:
-    """Dead letters of the same cause; times in seconds since 1970."""
+    """Dead letters of the same cause and variant; times in seconds since 1970."""
 
-    __slots__ = ("error", "messages", "newest", "oldest")
+    __slots__ = ("messages", "newest", "oldest", "sample_error")
 
     def __init__(self) -> None:
         self.messages = 0
         self.oldest: int | None = None
         self.newest: int | None = None
-        self.error: str | None = None
+        self.sample_error: str | None = None
 
-    def add(self, died: int | None, headers: Headers) -> None:
+    def add(self, death: FirstDeath) -> None:
         self.messages += 1
-        self.span(died, died)
-        if self.error is None:
-            self.error = error_in(headers)
+        self._span(death.died, death.died)
+        self.sample_error = self.sample_error or death.error
 
-    def span(self, oldest: int | None, newest: int | None) -> None:
+    def join(self, other: Group) -> None:
+        self.messages += other.messages
+        self._span(other.oldest, other.newest)
+        self.sample_error = self.sample_error or other.sample_error
+
+    def _span(self, oldest: int | None, newest: int | None) -> None:
         if oldest is not None and (self.oldest is None or oldest < self.oldest):
             self.oldest = oldest
         if newest is not None and (self.newest is None or newest > self.newest):
             self.newest = newest
 
 
-class Groups:
-    """The groups of one queue. A group with the key None includes all routing keys of its cause."""
+class CauseGroups:
+    """The groups of one cause."""
 
     def __init__(self) -> None:
-        self._groups: dict[Cause, dict[str | None, Group]] = {}
+        self.groups: dict[Variant, Group] = {}
+        self._merged: set[str] = set()  # the fields of all groups that are None
+
+    def add(self, death: FirstDeath) -> None:
+        told = Variant(death.routing_key, death.error, death.task)
+        while (variant := told.without(self._merged)) not in self.groups and len(self.groups) == MOST_GROUPS:
+            self._merge_most_different(variant)
+        self.groups.setdefault(variant, Group()).add(death)
+
+    def _merge_most_different(self, new: Variant) -> None:
+        """Merge the groups that differ in one field only: that with the most values."""
+        values = [len(set(column)) for column in zip(*self.groups, new, strict=True)]
+        self._merged.add(Variant._fields[values.index(max(values))])
+        groups, self.groups = self.groups, {}
+        for variant, group in groups.items():
+            self.groups.setdefault(variant.without(self._merged), Group()).join(group)
+
+
+class Groups:
+    """The groups of one queue."""
+
+    def __init__(self) -> None:
+        self._causes: dict[Cause, CauseGroups] = {}
         self.others = 0  # messages that are not dead letters, or whose cause is beyond the limit
 
-    def add(self, death: FirstDeath, headers: Headers) -> None:
+    def add(self, death: FirstDeath) -> None:
         cause = (death.reason, death.queue, death.exchange)
-        by_key = self._groups.get(cause)
-        if by_key is None:
-            if len(self._groups) == MOST_CAUSES:
+        groups = self._causes.get(cause)
+        if groups is None:
+            if len(self._causes) == MOST_CAUSES:
                 self.others += 1
                 return
-            by_key = self._groups[cause] = {}
-        elif None not in by_key and death.routing_key not in by_key and len(by_key) == MOST_KEYS:
-            by_key = self._groups[cause] = {None: _joined(by_key)}
-        key = None if None in by_key else death.routing_key
-        by_key.setdefault(key, Group()).add(death.died, headers)
+            groups = self._causes[cause] = CauseGroups()
+        groups.add(death)
 
     def rows(self) -> Iterator[Row]:
-        for (reason, queue, exchange), by_key in self._groups.items():
-            for key, group in by_key.items():
+        for (reason, queue, exchange), of_cause in self._causes.items():
+            for variant, group in of_cause.groups.items():
                 yield {
                     "reason": reason,
                     "origin_queue": queue,
                     "exchange": exchange,
-                    "routing_key": key,
+                    **variant._asdict(),
                     "messages": group.messages,
                     "oldest": group.oldest,
                     "newest": group.newest,
-                    "error": group.error,
+                    "sample_error": (group.sample_error or None) if variant.error is None else None,
                 }
-
-
-def _joined(by_key: dict[str | None, Group]) -> Group:
-    whole = Group()
-    for group in by_key.values():
-        whole.messages += group.messages
-        whole.span(group.oldest, group.newest)
-        whole.error = whole.error or group.error
-    return whole
-
-
-def error_in(headers: Headers) -> str | None:
-    """The error of the consumer that rejected the message, from one of the headers that clients use for it."""
-    for name in ERRORS:
-        told = plain(headers.get(name))
-        if isinstance(told, str) and told.strip():
-            return told.strip()[:LONGEST_ERROR]
-    return None
 
 
 class Tally(Job):
@@ -138,12 +143,11 @@ class Tally(Job):
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         self.done += 1
-        headers = headers_of(waiting[2])
-        death = first_death(headers)
+        death = first_death(headers_of(waiting[2]))
         if death is None:
             self.groups.others += 1
         else:
-            self.groups.add(death, headers)
+            self.groups.add(death)
         return False
 
 

@@ -1,4 +1,4 @@
-"""Dead letters of all virtual hosts, or of one, grouped by dead-letter queue, reason and source.
+"""Dead letters of all virtual hosts, or of one, grouped by dead-letter queue, reason, source, error and task.
 
 Only dead-letter queues on which the user has read permission are counted. The number of messages read is limited, per
 queue and in total; the response reports for each queue how many were read, and whether these were all.
@@ -19,10 +19,11 @@ from leveret.api.dead_letter_groups import Tallies
 from leveret.api.dead_letter_queues import Senders, dead_letter_queues
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import access_of, seen_vhost
+from leveret.http.internal_requests import HOMES
 from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.http.values import integer_of
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, home_of
 
 Row = dict[str, Any]
 
@@ -63,15 +64,18 @@ class _Answer:
         self._groups: list[Row] = []
 
     async def about(self, vhosts: Iterable[Vhost]) -> Response:
+        homes = self._request.scope.get(HOMES)
         for vhost in vhosts:
             for name, sources in sorted((await dead_letter_queues(vhost)).items()):
                 queue = vhost.queues.get(name)
-                if queue is not None:
+                if queue is not None and (homes is None or home_of(queue) in homes):
                     await self._look_into(vhost, queue, sources)
+        examined = sum([row["examined"] for row in self._queues])
         answer = {
             "groups": self._groups,
             "queues": self._queues,
-            "looked_at": sum([row["looked_at"] for row in self._queues]),
+            "examined": examined,
+            "looked_at": examined,  # its name up to 0.2
             "is_complete": all(row["is_complete"] for row in self._queues),
         }
         return json_bytes_response(await self._context.in_worker(lambda: encoded(answer)))
@@ -85,16 +89,20 @@ class _Answer:
             "sources": sources.names,
             "source_count": sources.count,
             "may_read": self._may_read(vhost, queue),
+            "examined": 0,
             "looked_at": 0,
             "others": 0,
             "is_complete": not queue.ready,
         }
         self._queues.append(row)
-        if not (queue.ready and row["may_read"] and self._left > 0 and perf_counter() < self._end):
+        if not (
+            queue.ready and queue.home is None and row["may_read"] and self._left > 0 and perf_counter() < self._end
+        ):
             return
         tally = await self._tallies.of(queue, min(self._most, self._left))
-        self._left -= tally.looked_at
-        row |= {"looked_at": tally.looked_at, "others": tally.groups.others, "is_complete": tally.is_complete}
+        self._left -= tally.examined
+        row |= {"examined": tally.examined, "looked_at": tally.examined}
+        row |= {"others": tally.groups.others, "is_complete": tally.is_complete}
         self._groups += [{"vhost": vhost.name, "queue": queue.name, **group} for group in tally.groups.rows()]
 
     def _may_read(self, vhost: Vhost, queue: DeclaredQueue) -> bool:

@@ -54,9 +54,11 @@ class Definitions:
         return answer
 
     async def take(self, request: Request) -> Response:
-        """With ``?dry_run=true`` nothing is changed, and the response lists the changes that would be made."""
+        """With ``?dry_run=true`` nothing is changed, and the response lists the changes that would be made. With
+        ``?skip_unsupported=true`` objects that cannot be imported are left out, and the response lists them, too."""
         refuse_unless_role(request, ADMINISTRATOR)
         is_dry_run = boolean_of(request.query_params, "dry_run")
+        skips = boolean_of(request.query_params, "skip_unsupported")
         definitions = await self._given(request)
         context = self._context
         async with self._importing:
@@ -66,9 +68,12 @@ class Definitions:
             plan = await planned(context, definitions, into, hashes=not is_dry_run)
             if is_dry_run:
                 return json_bytes_response(await context.in_worker(lambda: encoded(report(plan))))
-            refuse_problems(plan)
+            if not (skips and plan.can_skip):
+                refuse_problems(plan)
             refuse_unless_role(request, ADMINISTRATOR)  # again: this import may have waited for others
             await carry_out(context, plan)
+            if skips:
+                return json_bytes_response(await context.in_worker(lambda: encoded(report(plan, is_dry_run=False))))
         return no_content()
 
     async def _given(self, request: Request) -> Row:

@@ -14,9 +14,10 @@ from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
 from leveret.api.policies import policy_row
 from leveret.api.views.exchange import BINDING_ROWS, EXCHANGE_ROWS, FoundExchange
 from leveret.api.views.parameter import parameters_of
+from leveret.api.views.schema import exported_row, versions_of
 from leveret.api.views.user import keep_pending_hash, user_row
-from leveret.api.views.vhost import facts_of
 from leveret.broker.vhost import Vhost
+from leveret.broker.vhost_metadata import metadata_of
 from leveret.http.listings import viewed
 from leveret.http.rows import Row
 from leveret.queues.declared_queue import DeclaredQueue
@@ -29,6 +30,7 @@ from leveret.version import VERSION
 RABBITMQ_VERSION = "3.13.7"  # reported to tools
 EXCHANGE_COLUMNS = EXCHANGE_ROWS.only(("name", "vhost", "type", "durable", "auto_delete", "internal"))
 BINDING_COLUMNS = BINDING_ROWS.only(("source", "vhost", "destination", "destination_type", "routing_key"))
+SECTIONS = ("parameters", "policies", "schemas", "queues", "exchanges", "bindings")
 PREDECLARED_NAMES = frozenset(name for name, _ in PREDECLARED)
 
 
@@ -61,18 +63,21 @@ async def exported_vhost(context: ApiContext, vhost: Vhost) -> Row:
 
 
 async def _contents(context: ApiContext, vhosts: list[Vhost]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {name: [] for name in ("parameters", "policies", "queues", "exchanges", "bindings")}
+    found: dict[str, list[Row]] = {name: [] for name in SECTIONS}
     for vhost in vhosts:
         if context.broker.vhosts.get(vhost.name) is not vhost:
             continue  # deleted during the export
         found["parameters"] += [row for row in parameters_of(vhost) if row["component"] != "policy"]
         policies = [policy for policy in vhost.policies.in_order() if not policy.operator]
         found["policies"] += await viewed(policies, policy_row)
+        found["schemas"] += await viewed(versions_of(vhost), partial(exported_row, vhost))
         queues = await viewed(vhost.queues.values(), queue_row)
         exchanges = await viewed(vhost.exchanges.values(), partial(exchange_row, context, vhost))
         found["queues"] += queues
         found["exchanges"] += exchanges
         found["bindings"] += await _bindings(vhost, queues, exchanges)
+    if not found["schemas"]:
+        del found["schemas"]  # RabbitMQ does not have them: without any, the file has RabbitMQ's sections only
     return found
 
 
@@ -91,8 +96,9 @@ async def _bindings(vhost: Vhost, queues: list[Row], exchanges: list[Row]) -> li
 
 
 def _vhost_row(vhost: Vhost) -> Row:
-    facts = facts_of(vhost)
-    return {"name": vhost.name, "description": facts["description"], "tags": facts["tags"], "metadata": facts}
+    facts = metadata_of(vhost)
+    row = {"name": vhost.name, "description": facts["description"], "tags": facts["tags"], "metadata": facts}
+    return {**row, "cell": vhost.cell} if vhost.cell else row
 
 
 def queue_row(queue: DeclaredQueue) -> Row | None:

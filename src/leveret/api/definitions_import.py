@@ -1,10 +1,10 @@
 """Import of definitions: first a plan of all changes, then the changes.
 
 Theory of operation. The objects of the file are checked in the order in which RabbitMQ imports them: virtual hosts,
-users, permissions, parameters, policies, exchanges, queues, bindings (import_checks.py, import_topology.py). Each check
-yields a step, with the change that it would make, or a problem. An object may refer to an earlier one that is only
-planned. If there is any problem, nothing is changed and the response lists all problems. A dry run ends with the plan.
-Checking stops early in a file with too many problems.
+users, permissions, parameters, policies, exchanges, queues, bindings (import_checks.py, import_topology.py); schemas,
+which RabbitMQ does not have, after policies. Each check yields a step, with the change that it would make, or a
+problem. An object may refer to an earlier one that is only planned. If there is any problem, nothing is changed and the
+response lists all problems. A dry run ends with the plan. Checking stops early in a file with too many problems.
 
 Both passes run in time slices, so other requests may change objects in between: the first step that then fails ends the
 import, and the response reports the completed steps. Imports run one at a time.
@@ -21,6 +21,7 @@ from leveret.api.import_checks import (
     check_parameter,
     check_permission,
     check_policy,
+    check_schema,
     check_topic_permission,
     check_user,
     check_vhost,
@@ -44,11 +45,12 @@ CHECKS: dict[str, Callable[[Plan, Row], Step]] = {
     "parameters": check_parameter,
     "global_parameters": check_global_parameter,
     "policies": check_policy,
+    "schemas": check_schema,
     "exchanges": check_exchange,
     "queues": check_queue,
     "bindings": check_binding,
 }
-OF_A_VHOST = ("parameters", "policies", "exchanges", "queues", "bindings")
+OF_A_VHOST = ("parameters", "policies", "schemas", "exchanges", "queues", "bindings")
 FACTS = {  # metadata of the export itself
     "rabbit_version",
     "rabbitmq_version",
@@ -68,6 +70,7 @@ REMEDIES = {
     "parameters": "correct its value, or remove it if its component is not supported",
     "global_parameters": "give it a name and a value, or remove it",
     "policies": "correct the pattern or the definition, or remove it",
+    "schemas": "correct its text, type or version, delete the existing version, or remove it",
     "exchanges": "use a type and arguments that this broker supports, delete the existing exchange, or remove it",
     "queues": "change its name or arguments, delete the existing queue, or remove it",
     "bindings": "add its source and destination to the file, correct its arguments, or remove it",
@@ -94,9 +97,9 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
             if plan.to_hash is not None:
                 await _hash(context, plan, hashes=hashes)
             await time_slice.pause_if_over()
-    plan.problems += [
-        _problem("vhosts", {"name": name}, cause, remedy) for name, cause, remedy in too_many_queues(plan)
-    ]
+    limits = [_problem("vhosts", {"name": name}, cause, remedy) for name, cause, remedy in too_many_queues(plan)]
+    plan.problems += limits
+    plan.can_skip = not limits  # they are not about single objects
     return plan
 
 
@@ -142,14 +145,14 @@ def refuse_problems(plan: Plan) -> None:
 
 def _refuse_problems(plan: Plan, how_many: str) -> NoReturn:
     raise BadRequest(
-        f"nothing was imported: {how_many}, see 'problems'; ?dry_run=true shows the whole plan. The first: "
+        f"nothing was imported: {how_many}, see 'problems'; a dry run shows the whole plan. The first: "
         f"{plan.problems[0]['cause']}",
         problems=plan.problems,
     )
 
 
 async def carry_out(context: ApiContext, plan: Plan) -> None:
-    """Make all changes of a plan without problems; they are durable when this returns."""
+    """Make all changes of a plan; they are durable when this returns. Objects with problems are not part of it."""
     changes = [step for step in plan.steps if step.apply is not None]
     time_slice = TimeSlice()
     for number, step in enumerate(changes):
@@ -172,9 +175,9 @@ def _carry_out(step: Step, before: int) -> None:
         ) from None
 
 
-def report(plan: Plan) -> Row:
-    """The response of a dry run."""
+def report(plan: Plan, *, is_dry_run: bool = True) -> Row:
     told: dict[str, list[Row]] = {"created": [], "changed": [], "existing": []}
     for step in plan.steps:
         told[step.state].append({"kind": step.kind, "name": step.name, "vhost": step.vhost})
-    return {"dry_run": True, **told, "problems": plan.problems, "ignored": plan.ignored}
+    facts = {"problems": plan.problems, "can_skip": plan.can_skip, "ignored": plan.ignored}
+    return {"dry_run": is_dry_run, **told, **facts}

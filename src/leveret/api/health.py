@@ -53,6 +53,18 @@ def failed(reason: str, **facts: object) -> Response:
     return json_response({"status": "failed", "reason": reason, **facts}, 503)
 
 
+def why_not_ready(context: ApiContext) -> str | None:
+    """The reason why clients cannot be served. An alarm is none: consumers are served meanwhile."""
+    broker, cluster = context.broker, context.cluster
+    if broker.is_stopping:
+        return "the node is stopping"
+    if broker.is_lost:
+        return "the store is read-only: restart the broker"
+    if cluster is not None and not cluster.status().is_answering:
+        return "the engine does not store messages: check the NATS servers"
+    return None
+
+
 def _number(text: str) -> int:
     """At most nine digits; -1 for anything else."""
     return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
@@ -66,10 +78,11 @@ def routes(context: ApiContext) -> list[Route]:
         "health/checks/port-listener/{port}": checks.port_listener,
         "health/checks/protocol-listener/{protocol:path}": checks.protocol_listener,
         "health/checks/virtual-hosts": checks.virtual_hosts,
-        "health/checks/node-is-quorum-critical": checks.alone,
+        "health/checks/node-is-quorum-critical": checks.quorum_critical,
         "health/checks/node-is-mirror-sync-critical": checks.alone,
         "health/checks/certificate-expiration/{within}/{unit}": checks.certificate_expiration,
         "health/checks/is-in-service": checks.is_in_service,
+        "health/checks/ready-to-serve-clients": checks.ready_to_serve_clients,
         "healthchecks/node": checks.node,
         "healthchecks/node/{name}": checks.node,
         "aliveness-test/{vhost}": checks.aliveness,
@@ -120,6 +133,19 @@ class Checks(Endpoints):
             return failed(reason, **{"virtual-hosts": down})
         return ok()
 
+    async def quorum_critical(self, request: Request) -> Response:
+        """Fails if the cell would not survive another failure after the node in the query has stopped; without one,
+        after any node that is up to date. A standby relays the request, so which node received it is not known."""
+        cluster, node = self._context.cluster, request.query_params.get("node")
+        if cluster is None:
+            return ok(reason=ALONE)
+        status = cluster.status()
+        if node and status.member(node) is None:
+            known = ", ".join(each.node for each in status.members)
+            raise ObjectNotFound(f"no node '{node}' in the cell '{status.cell}': nodes are {known}")
+        reason = status.why_critical(node or status.leader)
+        return ok() if reason is None else failed(reason)
+
     async def alone(self, request: Request) -> Response:
         return ok(reason=ALONE)
 
@@ -127,6 +153,11 @@ class Checks(Endpoints):
         if self._broker.is_stopping:
             return failed("the node is stopping")
         return ok()
+
+    async def ready_to_serve_clients(self, request: Request) -> Response:
+        """A standby is ready while there is a leader to relay to, which responds to this."""
+        reason = why_not_ready(self._context)
+        return ok() if reason is None else failed(reason)
 
     async def certificate_expiration(self, request: Request) -> Response:
         """Fails if the certificate of the TLS listeners expires within this period."""
@@ -154,10 +185,17 @@ class Checks(Endpoints):
         """All checks at once, as in older versions of RabbitMQ."""
         name = unquote(request.path_params.get("name", self._broker.node_name))
         if name != self._broker.node_name:
-            raise ObjectNotFound(f"no node '{name}': the only node is '{self._broker.node_name}'")
+            return self._other_node(name)
         if self._broker.is_lost or self._broker.alarms:
             return failed(f"resource alarm(s) in effect: {', '.join(self._broker.alarms.values())}")
         return ok()
+
+    def _other_node(self, name: str) -> Response:
+        cluster = self._context.cluster
+        member = None if cluster is None else cluster.status().member(name)
+        if member is None:
+            raise ObjectNotFound(f"no node '{name}': this node is '{self._broker.node_name}'")
+        return ok() if member.is_connected else failed(f"node '{name}' is not connected to the leader")
 
     # ---- aliveness
 

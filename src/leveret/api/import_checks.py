@@ -20,17 +20,24 @@ from leveret.api.views.parameter import (
     vhost_limits_given,
     vhost_limits_of,
 )
+from leveret.api.views.schema import compatibility_given, schema_given
 from leveret.api.views.user import Given, limits_of, user_given
-from leveret.api.views.vhost import facts_given, facts_of, note_facts
+from leveret.api.views.vhost import cell_given, metadata_given
 from leveret.auth.permissions import Permission, TopicPermission, compile_pattern
 from leveret.auth.users import User
 from leveret.broker.policies import touched_by
 from leveret.broker.policy import Policy, make_policy
 from leveret.broker.rows import POLICY_COMPONENTS
+from leveret.broker.schemas import HIGHEST_VERSION
 from leveret.broker.vhost import Vhost
+from leveret.broker.vhost_cells import place_vhost, refuse_cell
+from leveret.broker.vhost_metadata import metadata_of, note_metadata
+from leveret.errors import PreconditionFailed
 from leveret.http.errors import BadRequest
 from leveret.http.rows import Row
-from leveret.http.values import text_of
+from leveret.http.values import integer_of, text_of
+from leveret.logs import get_log
+from leveret.schemas.schema import MODES, checked_schema
 
 # ---- users and virtual hosts
 
@@ -38,17 +45,37 @@ from leveret.http.values import text_of
 def check_vhost(plan: Plan, row: Row) -> Step:
     name = name_in(row)
     says_something = not row.keys().isdisjoint({"description", "tags", "metadata", "default_queue_type"})
-    facts = facts_given(row)
+    facts, cell = metadata_given(row), _cell(plan, name, row)
     plan.vhosts.add(name)
+    plan.cells[name] = cell or ""
     here = plan.here(name)
-    before = None if here is None else facts_of(here)
+    before = None if here is None else (metadata_of(here), here.cell)
 
     def apply() -> None:
         vhost = plan.broker.add_vhost(name)
+        place_vhost(plan.broker, vhost, vhost.cell if cell is None else cell)
         if says_something:
-            note_facts(vhost, facts)
+            note_metadata(vhost, facts)
 
-    return step_to("vhosts", name, None, before, facts if says_something else before, apply)
+    after = None if before is None else (facts if says_something else before[0], before[1] if cell is None else cell)
+    return step_to("vhosts", name, None, before, after, apply)
+
+
+def _cell(plan: Plan, name: str, row: Row) -> str | None:
+    """None leaves the virtual host where it is. A broker that is a single cell imports what others have exported."""
+    cell = cell_given(row)
+    if cell and not plan.broker.cells.names:
+        plan.ignored.append(f"cell '{cell}' of vhost '{name}'")
+        get_log("definitions").warning("cell of a virtual host ignored: no --cells", vhost=name, cell=cell)
+        return None
+    if cell is not None:
+        try:
+            refuse_cell(plan.broker, name, cell)
+        except PreconditionFailed as problem:
+            raise Impossible(
+                problem.text, "name another cell, or remove 'cell': the virtual host spans all cells"
+            ) from None
+    return cell
 
 
 def check_user(plan: Plan, row: Row) -> Step:
@@ -166,6 +193,28 @@ def _policy_step(plan: Plan, kind: str, vhost: str, name: str, given: dict[str, 
         plan.broker.policies.set(vhost, name, **given, operator=operator)
 
     return step_to(kind, name, vhost, before, policy, apply)
+
+
+# ---- schemas
+
+
+def check_schema(plan: Plan, row: Row) -> Step:
+    """One version of a schema. Its compatibility with the version before was checked when it was added."""
+    name, vhost = name_in(row), plan.vhost_of(row)
+    number, mode = integer_of(row, "version", 1, HIGHEST_VERSION), compatibility_given(row, MODES[0])
+    schema = checked_schema(*schema_given(row))
+    here, before = plan.here(vhost), None
+    if here is not None:
+        here.schemas.refuse_other_version(name, schema, number)
+        named = here.schemas.get(name)
+        before = named.compatibility if named is not None and number in named.versions else None
+
+    def apply() -> None:
+        schemas = plan.broker.vhost(vhost).schemas
+        schemas.refuse_other_version(name, schema, number)
+        schemas.add(name, schema, mode, number)
+
+    return step_to("schemas", name, vhost, before, mode, apply)
 
 
 def _refuse_slow(policy: Policy, vhost: Vhost) -> None:

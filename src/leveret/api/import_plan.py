@@ -44,8 +44,10 @@ class Plan:
         self.into = into
         self.steps: list[Step] = []
         self.problems: list[Row] = []
+        self.can_skip = True  # the problems are those of single objects
         self.ignored: list[str] = []
         self.vhosts = {*broker.vhosts}
+        self.cells: dict[str, str] = {}  # of the virtual hosts in the file
         self.users = {user.name for user in broker.users.list()}
         self.exchanges: dict[Key, Exchange] = {}  # planned ones; they are not declared
         self.queues: dict[Key, tuple[object, ...]] = {}
@@ -62,6 +64,18 @@ class Plan:
         if name not in self.vhosts:
             raise Impossible(
                 f"vhost '{name}' not found", "create the vhost first, or add it to the file under 'vhosts'"
+            )
+        return name
+
+    def vhost_here(self, row: Row) -> str:
+        """The virtual host of an exchange, a queue or a binding."""
+        name = self.vhost_of(row)
+        here = self.here(name)
+        cell = self.cells.get(name) or ("" if here is None else here.cell)
+        if not self.broker.cells.is_here(cell):
+            raise Impossible(
+                f"vhost '{name}' is in cell {cell}, and definitions are imported in cell {self.broker.cells.name}",
+                "remove it from the file, and declare it over AMQP",
             )
         return name
 

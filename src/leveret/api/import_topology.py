@@ -23,7 +23,7 @@ from leveret.wire.fields import encode_table
 
 
 def check_exchange(plan: Plan, row: Row) -> Step:
-    name, vhost = amqp_name_in(row), plan.vhost_of(row)
+    name, vhost = amqp_name_in(row), plan.vhost_here(row)
     kind, arguments = text_of(row, "type"), _arguments(row)
     flags = {key: boolean_of(row, key, default=key == "durable") for key in ("durable", "auto_delete", "internal")}
     wanted = plan.broker.exchange_types.make(kind, name, **flags, arguments=arguments)
@@ -42,7 +42,7 @@ def check_exchange(plan: Plan, row: Row) -> Step:
 
 
 def check_queue(plan: Plan, row: Row) -> Step:
-    name, vhost = amqp_name_in(row), plan.vhost_of(row)
+    name, vhost = amqp_name_in(row), plan.vhost_here(row)
     arguments = _arguments(row)
     durable, auto_delete = boolean_of(row, "durable", default=True), boolean_of(row, "auto_delete")
     refuse_kind(QueueOptions.of(arguments, durable), auto_delete, is_named=True)
@@ -62,15 +62,17 @@ def check_queue(plan: Plan, row: Row) -> Step:
     plan.queues[vhost, name] = facts
 
     def apply() -> None:
-        plan.broker.vhost(vhost).declare_queue(
-            name, durable=durable, auto_delete=auto_delete, arguments=arguments, is_made_up=is_made_up
+        to = plan.broker.vhost(vhost)
+        home = to.cells.home_of_new(to, name, arguments, is_bound_to_client=auto_delete)
+        to.declare_queue(
+            name, durable=durable, auto_delete=auto_delete, arguments=arguments, is_made_up=is_made_up, home=home
         )
 
     return Step("queues", name, vhost, "created", apply)
 
 
 def check_binding(plan: Plan, row: Row) -> Step:
-    vhost, arguments = plan.vhost_of(row), _arguments(row)
+    vhost, arguments = plan.vhost_here(row), _arguments(row)
     source, key, destination = short_text_in(row, "source"), short_text_in(row, "routing_key"), _destination(row)
     label = f"{source} -> {destination.name}"
     if not source and destination == Destination("queue", key) and plan.has_queue(vhost, key):

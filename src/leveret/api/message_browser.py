@@ -4,11 +4,12 @@
     &headers.colour=red           a header with this value
     &contains=text                a text in the body
     &json=customer.id=42          a value at this path of a JSON body
-    &death.reason=rejected        the first dead-lettering: reason, queue, exchange, routing_key
+    &death.reason=rejected        the first dead-lettering: reason, queue, exchange, routing_key, error, task
 
-All filters must match. Browsing is limited by the messages returned, the messages read, their bytes, and time. It reads
-fewer messages per step if they are large or slow to filter, since other clients wait meanwhile. A body that is too
-large to be searched does not match; ``too_large`` counts such messages.
+All filters must match. ``after`` continues behind the ``position`` of an earlier response. Browsing is limited by the
+messages returned, the messages read, their bytes, and time. It reads fewer messages per step if they are large or slow
+to filter, since other clients wait meanwhile. A body that is too large to be searched does not match; ``too_large``
+counts such messages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from leveret.api.dead_letter_filter import QUERY as DEATH
 from leveret.api.dead_letter_filter import WantedDeath, headers_of, wanted_death
 from leveret.api.job_completion import JobCompletion
 from leveret.api.views.message import LARGEST_JSON, plain
-from leveret.backlog.walk import STEP
+from leveret.backlog.walk import START, STEP, Position
 from leveret.broker.background import BackgroundTasks
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
 from leveret.http.errors import BadRequest
@@ -33,7 +34,7 @@ from leveret.wire.content import body_of
 
 TEXTS = ("selector", "contains", "json")
 HEADER = "headers."
-MOST_LOOKED_AT = 200_000  # messages
+MOST_EXAMINED = 200_000  # messages
 MOST_BYTES = 16 << 20  # bytes of messages returned
 STEP_BYTES = 128 << 10  # bytes of messages read per step
 STEP_SECONDS = 0.002  # time of a step: an arriving message waits that long
@@ -198,12 +199,20 @@ def _shown(value: object) -> str:
 class Look(Browse):
     """``await look.until_over()``, then read ``found``. ``is_complete``: the whole queue was browsed."""
 
-    def __init__(self, queue: DeclaredQueue, background: BackgroundTasks, sieve: Sieve | None, limit: int) -> None:
+    def __init__(
+        self,
+        queue: DeclaredQueue,
+        background: BackgroundTasks,
+        sieve: Sieve | None,
+        limit: int,
+        after: Position = START,
+    ) -> None:
         self._sieve = None if sieve is None else TimedSieve(sieve)
         self._shown_bytes = self._seen_bytes = 0
         self._completion = JobCompletion()
         is_tired = None if self._sieve is None else self._sieve.is_tired
-        super().__init__(queue, background, Scope(self._passes, limit, self._completion.notify, is_tired=is_tired))
+        scope = Scope(self._passes, limit, self._completion.notify, is_tired=is_tired, after=after)
+        super().__init__(queue, background, scope)
 
     @property
     def is_complete(self) -> bool:
@@ -222,11 +231,11 @@ class Look(Browse):
             return STEP
         if not self._seen_bytes:
             return FIRST_STEP
-        return max(1, min(STEP, STEP_BYTES * self.looked_at // self._seen_bytes))
+        return max(1, min(STEP, STEP_BYTES * self.examined // self._seen_bytes))
 
     def _passes(self, message: Message) -> bool:
-        if self.looked_at > MOST_LOOKED_AT or self._shown_bytes > MOST_BYTES:
-            self.looked_at -= 1
+        if self.examined > MOST_EXAMINED or self._shown_bytes > MOST_BYTES:
+            self.examined -= 1
             self.cancel()
             return False
         size = len(message[0])

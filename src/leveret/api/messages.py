@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.api.message_browser import Look, sieve_of
+from leveret.api.message_ids import message_id, position_of, position_text
 from leveret.api.published_message import body_from, properties_from, published_object
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession
@@ -28,7 +29,7 @@ from leveret.http.amqp_values import (
     short_text_of,
     shown_queue,
 )
-from leveret.http.authorization import access_of, caller_of, entered_vhost, refuse_while_blocked
+from leveret.http.authorization import access_of, caller_of, entered_vhost, refuse_while_blocked, refuse_while_paused
 from leveret.http.bodies import LARGEST_BODY, read_body, read_json
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
@@ -121,6 +122,7 @@ class _Messages:
     async def _loaded(self, queue: DeclaredQueue) -> None:
         """Return when the first message, if there is one, is in memory."""
         while queue.alive:
+            refuse_while_paused(self._context.broker)
             loaded = asyncio.Event()
             if not queue.when_loaded(loaded.set):
                 return
@@ -140,8 +142,9 @@ class _Messages:
         with as_bad_request():
             caller.queue_to("browse", name)
             sieve = sieve_of(query)
+        after = position_of(queue, text_of(query, "after", ""), "after")
         async with self._context.looks.one(vhost.name):
-            look = Look(queue, self._context.broker.background, sieve, limit)
+            look = Look(queue, self._context.broker.background, sieve, limit, after)
             await look.until_over()
 
             def made() -> bytes:
@@ -149,9 +152,11 @@ class _Messages:
                 return encoded(
                     {
                         "messages": rows,
-                        "looked_at": look.looked_at,
+                        "examined": look.examined,
+                        "looked_at": look.examined,  # its name up to 0.2
                         "too_large": look.too_large,
                         "is_complete": look.is_complete,
+                        "position": position_text(queue, look.position),
                     }
                 )
 
@@ -198,7 +203,7 @@ def _got_row(message: Delivered, left: int) -> Row:
 def _seen_row(queue: DeclaredQueue, seen: Seen) -> Row:
     address = seen.message[1]
     row: Row = {
-        "id": f"{queue.id}-{seen.lane}-{seen.sequence}",
+        "id": message_id(queue, seen.lane, seen.sequence),
         "exchange": address.exchange,
         "routing_key": address.key,
         "redelivered": seen.tries > 0,

@@ -8,7 +8,7 @@ The number of series is limited: the first MOST objects of each kind, in order o
 that graphs stay continuous; the others are summed up under empty labels, and a metric counts them.
 
 Values are read on the event loop in time slices; the text is made in a thread. Requests from localhost need no login,
-as Prometheus expects; others need a user with the tag monitoring.
+as Prometheus expects; others need a user with the tag monitoring, unless the setting metrics_auth is off.
 """
 
 from __future__ import annotations
@@ -24,35 +24,41 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.api.views.connection import channel_name
-from leveret.api.views.node import ERLANG_VERSION, RABBITMQ_VERSION, Readings, cluster_name
+from leveret.api.views.message_age import oldest_age
+from leveret.api.views.node import RABBITMQ_VERSION, cluster_name
 from leveret.broker.broker import Broker
+from leveret.broker.message_sizes import SIZES
+from leveret.http.errors import BadRequest
 from leveret.http.login import USER
 from leveret.http.roles import MONITORING, refuse_unless_role
 from leveret.http.time_slice import TimeSlice
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.discard_counters import REASONS
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
+from leveret.stats.cluster_metrics import cluster_metrics
+from leveret.stats.exposition_text import Metric, Sample, histogram, summary, with_labels, written
 from leveret.stats.lag_metrics import (
     OF_READERS,
-    OF_SPARK_QUERIES,
     OF_STREAMS,
-    OTHER_QUERIES,
     OTHER_READERS,
-    lags_of_queries,
     lags_of_readers,
     lags_of_streams,
 )
 from leveret.stats.metric_families import (
     ALARMS,
-    BOUNDS,
+    AMQP,
     CHURN,
     GAUGE,
     GLOBAL,
+    IO,
     MACHINE,
     OBJECTS,
     OF_CHANNELS,
     OF_CONNECTIONS,
     OF_QUEUES,
+    OWN,
+    RABBITMQ_GROUPS,
     SUMS,
     UNTYPED,
     Family,
@@ -61,19 +67,29 @@ from leveret.stats.metric_families import (
     ObjectFamily,
     Value,
     family_of,
+    object_families,
 )
-from leveret.stats.totals import open_connections
+from leveret.stats.query_metrics import (
+    OF_OUTCOMES,
+    OF_SPARK_QUERIES,
+    OTHER_OUTCOMES,
+    OTHER_QUERIES,
+    measured_queries,
+    outcome_rows,
+    query_totals,
+)
+from leveret.stats.totals import open_connections, own_queues
 from leveret.version import VERSION
 
+LONGEST_SHOWN = 40  # characters of an unknown family in an error
 MOST = 1_000  # queues, connections, channels with series of their own
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PLAIN, DETAILED, OURS = "rabbitmq_", "rabbitmq_detailed_", "leveret_"
 OTHER_QUEUES: Labels = (("vhost", ""), ("queue", ""))
+OF_NODE = (*CHURN, *MACHINE, *IO)
+CLASSIC: Labels = (("queue_type", "rabbit_classic_queue"),)
 
 T = TypeVar("T")
-Sample = tuple[Labels, Value]
-Metric = tuple[str, Family, list[Sample]]
-"""Prefix, family and samples."""
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -96,42 +112,41 @@ class Kind(NamedTuple, Generic[T]):
 class Exposition:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
-        self._readings = Readings(context)
+        age = object_families("queue_metrics", {"queue_oldest_message_age_seconds": self._oldest_age})
+        self._of_queues = [*OF_QUEUES, *(each._replace(combine=max, is_ours=True) for each in age)]
+        kinds = (self._of_queues, OF_CONNECTIONS, OF_CHANNELS, OF_STREAMS, OF_READERS, OF_SPARK_QUERIES, OF_OUTCOMES)
+        self._groups = {each.group for each in OF_NODE} | {each.group for families in kinds for each in families}
 
     async def sums(self, request: Request) -> Response:
         _refuse_unless_monitoring(request)
         known = await self._known()
-        families = (*ALARMS, *CHURN, *MACHINE, *OBJECTS, *SUMS, *GLOBAL)
-        return await self._answer(
-            [
-                *self._identity("aggregated", PLAIN),
-                *_of_node(families, known, PLAIN),
-                *_of_node(BOUNDS, known, OURS),
-                *_process(known),
-            ]
-        )
+        metrics = [*self._identity("aggregated", PLAIN), *self._node(known, SUMS), *self._spark_queries()]
+        return await self._answer(metrics)
 
     async def per_object(self, request: Request) -> Response:
         _refuse_unless_monitoring(request)
         known = await self._known()
-        metrics = [
-            *self._identity("per-object", PLAIN),
-            *_of_node((*ALARMS, *CHURN, *MACHINE, *OBJECTS, *GLOBAL), known, PLAIN),
-            *_of_node(BOUNDS, known, OURS),
-            *_process(known),
-        ]
+        metrics = [*self._identity("per-object", PLAIN), *self._node(known)]
         return await self._answer(metrics + await self._objects(None, None, PLAIN))
 
     async def detailed(self, request: Request) -> Response:
-        """Unknown families are ignored, as by RabbitMQ."""
+        """Families that neither RabbitMQ nor Leveret has are refused: they are misspelt."""
         _refuse_unless_monitoring(request)
         groups = frozenset(request.query_params.getlist("family"))
+        self._refuse_unknown(groups)
         vhosts = frozenset(request.query_params.getlist("vhost")) or None
-        chosen = [each for each in (*CHURN, *MACHINE) if each.group in groups]
+        chosen = [each for each in OF_NODE if each.group in groups]
         metrics = self._identity("detailed", PLAIN)
         if chosen:
             metrics += _of_node(chosen, await self._known(), DETAILED)
         return await self._answer(metrics + await self._objects(groups, vhosts, DETAILED))
+
+    def _refuse_unknown(self, groups: frozenset[str]) -> None:
+        unknown = sorted(groups - self._groups - RABBITMQ_GROUPS)
+        if unknown:
+            raise BadRequest(
+                f"unknown metric family '{unknown[0][:LONGEST_SHOWN]}': use one of {', '.join(sorted(self._groups))}"
+            )
 
     async def _answer(self, metrics: list[Metric]) -> Response:
         body = await self._context.in_worker(lambda: written(metrics))
@@ -142,9 +157,9 @@ class Exposition:
     async def _known(self) -> dict[str, Value]:
         """The values of the node's families, by key."""
         context, broker, stats = self._context, self._context.broker, self._context.stats
-        reading = (await self._readings.take())._asdict()
+        reading = (await self._context.measures.read())._asdict()
         totals = stats.totals()
-        known: dict[str, Any] = reading | stats.node_row(totals)
+        known: dict[str, Any] = stats.node_row(totals) | reading
         known["messages"] = known["messages_ready"] + known["messages_unacknowledged"]
         known["deliver_get"] = known["deliver"] + known["deliver_no_ack"] + known["get"] + known["get_no_ack"]
         known["unconfirmed"] = known["received_confirm"] - known["confirm"]
@@ -153,24 +168,81 @@ class Exposition:
         known["queue_memory"], known["memory_high_watermark"] = broker.gauge.used, broker.memory.high_watermark
         known["uptime"] = context.clock.now() - stats.started
         known["began"] = context.clock.wall() - known["uptime"]
-        known |= {f"alarm_{name}": int(name in broker.alarms) for name in ("memory", "disk", "files")}
+        known |= {f"alarm_{name}": int(name in broker.alarms) for name in ("memory", "disk", "files", "store")}
+        known |= self._disk()
+        known["oldest_message_age"] = await self._oldest()
         known["routing_refused"] = broker.routing_work.refused
         known["longest_turn"] = round(context.loop_watch.longest, 4)
         admission = context.admission
         known["admitted_sockets"], known["admitted_max_sockets"] = admission.sockets, admission.most_sockets
         known["unauthenticated"] = admission.unauthenticated.taken + admission.tunnels.taken
         known["evicted"], known["refused"] = admission.evicted, admission.refused
-        known |= self._traffic()
         return {key: value for key, value in known.items() if value is not None}
 
-    def _traffic(self) -> dict[str, int]:
-        registry = self._context.broker.registry
-        living: list[object] = list(registry.connections)
-        peers = [each.peer for each in living if isinstance(each, Connection)]
+    def _disk(self) -> dict[str, Value]:
+        """Without a store there are no such values."""
+        store = self._context.store
+        if store is None or store.writer is None:
+            return {}
+        writer = store.writer
         return {
-            "received_bytes": registry.past_received + sum(peer.received for peer in peers),
-            "sent_bytes": registry.past_sent + sum(peer.sent for peer in peers),
+            "reads": store.disk.reads,
+            "read_bytes": store.disk.read_bytes,
+            "read_seconds": round(store.disk.read_seconds, 6),
+            "writes": writer.writes,
+            "written_bytes": writer.written_bytes,
+            "write_seconds": round(writer.write_seconds, 6),
+            "syncs": writer.syncs,
+            "sync_seconds": round(writer.sync_seconds, 6),
         }
+
+    async def _oldest(self) -> float:
+        """Streams keep old messages on purpose."""
+        oldest, time_slice = 0.0, TimeSlice()
+        for queue, _ in _queues(self._context.broker, None):
+            if queue.ready and queue.stream is None:
+                oldest = max(oldest, self._oldest_age(queue))
+            await time_slice.pause_if_over()
+        return oldest
+
+    def _oldest_age(self, queue: DeclaredQueue) -> float:
+        return round(oldest_age(self._context.stats, queue) or 0.0, 3)
+
+    def _node(self, known: dict[str, Value], sums: Sequence[NodeFamily] = ()) -> list[Metric]:
+        sizes, watch = self._context.broker.message_sizes, self._context.loop_watch
+        return [
+            *_of_node((*ALARMS, *OF_NODE, *OBJECTS, *sums, *GLOBAL), known, PLAIN),
+            *self._discards(),
+            *with_labels(histogram(PLAIN, "message_size_bytes", SIZES, sizes.cumulative(), sizes.total()), AMQP),
+            *_of_node(OWN, known, OURS),
+            *summary(OURS, "loop_lag_seconds", round(watch.lag, 6), watch.measurements),
+            *self._cluster(),
+            *_process(known),
+        ]
+
+    def _discards(self) -> list[Metric]:
+        """By reason, and by RabbitMQ's names for whether the queue had a dead letter exchange."""
+        counters = self._context.broker.discards
+        strategies = {"at_most_once": counters.dead_lettered, "disabled": counters.dropped}
+        return [
+            (
+                PLAIN,
+                family_of(f"global_messages_dead_lettered_{reason}_total"),
+                [
+                    ((*CLASSIC, ("dead_letter_strategy", strategy)), numbers[reason])
+                    for strategy, numbers in strategies.items()
+                ],
+            )
+            for reason in REASONS
+        ]
+
+    def _spark_queries(self) -> list[Metric]:
+        context = self._context
+        return [(OURS, *metric) for metric in query_totals(context.broker, context.spark_queries)]
+
+    def _cluster(self) -> list[Metric]:
+        cell = self._context.cluster
+        return [] if cell is None else [(OURS, *metric) for metric in cluster_metrics(cell.status())]
 
     def _identity(self, endpoint: str, prefix: str) -> list[Metric]:
         node = self._context.broker.node_name
@@ -178,13 +250,12 @@ class Exposition:
             ("rabbitmq_version", RABBITMQ_VERSION),
             ("prometheus_plugin_version", RABBITMQ_VERSION),
             ("prometheus_client_version", VERSION),
-            ("erlang_version", ERLANG_VERSION),
             ("product_name", "Leveret"),
             ("product_version", VERSION),
         )
         identity = (
             ("rabbitmq_node", node),
-            ("rabbitmq_cluster", cluster_name(self._context.broker)),
+            ("rabbitmq_cluster", cluster_name(self._context)),
             ("rabbitmq_cluster_permanent_id", node),
             ("rabbitmq_endpoint", endpoint),
         )
@@ -198,7 +269,7 @@ class Exposition:
     async def _objects(self, groups: frozenset[str] | None, vhosts: frozenset[str] | None, prefix: str) -> list[Metric]:
         broker = self._context.broker
         connections = [each for each in open_connections(broker) if vhosts is None or each.vhost.name in vhosts]
-        queues = Kind(_chosen(OF_QUEUES, groups), _queues(broker, vhosts), OTHER_QUEUES)
+        queues = Kind(_chosen(self._of_queues, groups), _queues(broker, vhosts), OTHER_QUEUES)
         peers = Kind(
             _chosen(OF_CONNECTIONS, groups),
             ((each, (("connection", each.name),)) for each in connections),
@@ -216,11 +287,13 @@ class Exposition:
         broker, known = self._context.broker, self._context.spark_queries
         streams = Kind(_chosen(OF_STREAMS, groups), lags_of_streams(broker, vhosts), OTHER_QUEUES)
         readers = Kind(_chosen(OF_READERS, groups), lags_of_readers(broker, vhosts), OTHER_READERS)
-        queries = Kind(_chosen(OF_SPARK_QUERIES, groups), lags_of_queries(broker, known, vhosts), OTHER_QUERIES)
+        queries = Kind(_chosen(OF_SPARK_QUERIES, groups), measured_queries(broker, known, vhosts), OTHER_QUERIES)
+        outcomes = Kind(_chosen(OF_OUTCOMES, groups), outcome_rows(broker, known, vhosts), OTHER_OUTCOMES)
         return [
             *await _expose(streams, "streams", prefix),
             *await _expose(readers, "stream_readers", OURS),
             *await _expose(queries, "spark_queries", OURS),
+            *await _expose(outcomes, "spark_query_outcomes", OURS),
         ]
 
 
@@ -228,7 +301,7 @@ def _queues(broker: Broker, vhosts: frozenset[str] | None) -> Iterator[tuple[Dec
     """The queues at the time when the iteration reaches their virtual host."""
     for vhost in list(broker.vhosts.values()):
         if vhosts is None or vhost.name in vhosts:
-            for queue in list(vhost.queues.values()):
+            for queue in own_queues(vhost):
                 yield queue, (("vhost", vhost.name), ("queue", queue.name))
 
 
@@ -251,10 +324,14 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
     for number, (thing, labels) in enumerate(kind.objects, 1):
         row = [each.read(thing) for each in kind.families]
         if number <= MOST:
-            for place, value in enumerate(row):
-                samples[place].append((labels, value))
+            for found, value in zip(samples, row, strict=True):
+                if value is not None:
+                    found.append((labels, value))
         else:
-            others = [one + other for one, other in zip(others, row, strict=True)]
+            others = [
+                one if other is None else each.combine(one, other)
+                for each, one, other in zip(kind.families, others, row, strict=True)
+            ]
         await time_slice.pause_if_over()
     if number > MOST:
         for place, value in enumerate(others):
@@ -265,13 +342,16 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
         f"Number of {name} without time series of their own: summed up under empty labels",
     )
     return [
-        *((prefix, each.family, found) for each, found in zip(kind.families, samples, strict=True)),
+        *(
+            (OURS if each.is_ours else prefix, each.family, found)
+            for each, found in zip(kind.families, samples, strict=True)
+        ),
         (OURS, left_out, [((), max(number - MOST, 0))]),
     ]
 
 
 def _refuse_unless_monitoring(request: Request) -> None:
-    """Requests from localhost have no user (http/app.py)."""
+    """Requests without a login have no user: http/app.py has let them through."""
     if USER in request.scope:
         refuse_unless_role(request, MONITORING)
 
@@ -294,27 +374,3 @@ def _process(known: dict[str, Value]) -> list[Metric]:
     ]
     python = Family("python_info", GAUGE, "Python version that runs the broker")
     return [*metrics, ("", python, [((("version", platform.python_version()),), 1)])]
-
-
-# ---- the text
-
-
-def written(metrics: Iterable[Metric]) -> bytes:
-    """The text format: help and kind once for each name, then its samples."""
-    lines: list[str] = []
-    for prefix, family, samples in metrics:
-        name = prefix + family.name
-        lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}")
-        lines += [f"{name}{_labels(labels)} {value}" for labels, value in samples]
-    lines.append("")
-    return "\n".join(lines).encode()
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join([f'{name}="{escaped(value)}"' for name, value in labels]) + "}"
-
-
-def escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

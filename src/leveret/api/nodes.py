@@ -1,4 +1,4 @@
-"""The node: its resource usage and limits. There is one node."""
+"""The nodes: resource usage and limits of this one; in a cell also the role and lag of every member."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
+from leveret.api.node_measures import Reading
+from leveret.api.views.cluster import member_fields, other_node_row
 from leveret.api.views.node import (
     MOST_PROCESSES,
-    Reading,
-    Readings,
     auth_mechanisms,
     contexts,
     exchange_types,
+    mean_times,
 )
+from leveret.cluster.status import MemberStatus
 from leveret.http.errors import ObjectNotFound
 from leveret.http.listings import list_response, object_response
 from leveret.http.roles import MONITORING, refuse_unless_role
@@ -25,27 +27,31 @@ from leveret.http.rows import Row, made_rows
 from leveret.stats.samples import windows_of
 from leveret.version import VERSION
 
-CHANGING = (("fd_used", "files"), ("disk_free", "disk_free"), ("proc_used", "threads"), ("sockets_used", "sockets"))
-
 
 def routes(context: ApiContext) -> list[Route]:
-    readings = Readings(context)
-
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_response(context, request, [await _node(context, readings, request)], made_rows())
+        rows = [await _node(context, request), *(other_node_row(each) for each in _others(context))]
+        return await list_response(context, request, rows, made_rows())
 
     async def show(request: Request) -> Response:
-        _refuse_other_nodes(context, request)
-        return object_response(request, await _node(context, readings, request))
+        refuse_unless_role(request, MONITORING)
+        name = unquote(request.path_params["name"])
+        for member in _others(context):
+            if member.node == name:
+                return object_response(request, other_node_row(member))
+        refuse_other_nodes(context, name)
+        return object_response(request, await _node(context, request))
 
     async def memory(request: Request) -> Response:
-        _refuse_other_nodes(context, request)
-        return object_response(request, {"memory": _memory(context, await readings.take())})
+        refuse_unless_role(request, MONITORING)
+        refuse_other_nodes(context, unquote(request.path_params["name"]))
+        return object_response(request, {"memory": _memory(context, await context.measures.read())})
 
     async def shares(request: Request) -> Response:
-        _refuse_other_nodes(context, request)
-        return object_response(request, {"memory": _shares(_memory(context, await readings.take()))})
+        refuse_unless_role(request, MONITORING)
+        refuse_other_nodes(context, unquote(request.path_params["name"]))
+        return object_response(request, {"memory": _shares(_memory(context, await context.measures.read()))})
 
     return [
         Route("/api/nodes", list_all),
@@ -55,23 +61,42 @@ def routes(context: ApiContext) -> list[Route]:
     ]
 
 
-def _refuse_other_nodes(context: ApiContext, request: Request) -> None:
-    refuse_unless_role(request, MONITORING)
-    name, own = unquote(request.path_params["name"]), context.broker.node_name
+def refuse_other_nodes(context: ApiContext, name: str) -> None:
+    own = context.broker.node_name
     if name != own:
-        raise ObjectNotFound(f"no node '{name}': the only node is '{own}'")
+        if name in [each.node for each in _others(context)]:
+            raise ObjectNotFound(
+                f"node '{name}' does not lead: only memory use and log of the leader, '{own}', are known"
+            )
+        known = ", ".join(sorted([own, *(each.node for each in _others(context))]))
+        raise ObjectNotFound(f"no node '{name}': nodes are {known}")
 
 
-async def _node(context: ApiContext, readings: Readings, request: Request) -> Row:
-    reading = await readings.take()
+def _others(context: ApiContext) -> list[MemberStatus]:
+    if context.cluster is None:
+        return []
+    status = context.cluster.status()
+    return [each for each in status.members if each.node != status.leader]
+
+
+def _own_member(context: ApiContext) -> Row:
+    if context.cluster is None:
+        return {}
+    status = context.cluster.status()
+    member = status.member(status.leader)
+    return {} if member is None else member_fields(member)
+
+
+async def _node(context: ApiContext, request: Request) -> Row:
+    reading = await context.measures.read()
     counted = context.stats.of_node(windows_of(request.query_params))
-    rates = {f"{name}_details": {"rate": readings.rate(field)} for name, field in CHANGING}
     return {
         **_facts(context),
+        **counted["measures"],
+        **mean_times(counted["measures"]),
         **_used(context, reading),
-        **rates,
         **counted["churn_rates"],
-        "mem_used_details": counted["mem_used_details"],
+        **_own_member(context),
     }
 
 
@@ -107,7 +132,7 @@ def _facts(context: ApiContext) -> Row:
 
 def _used(context: ApiContext, reading: Reading) -> Row:
     broker = context.broker
-    sockets, most_files = reading.sockets, reading.most_files or 0
+    sockets, most_files = len(broker.registry), reading.most_files or 0
     return {
         "mem_used": reading.memory if reading.memory is not None else broker.gauge.used,
         "mem_limit": broker.memory.high_watermark,

@@ -39,13 +39,14 @@ from leveret.http.roles import (
     visible_vhosts,
 )
 from leveret.http.rows import Row
+from leveret.http.server import has_single_sign_on
+from leveret.stats.history import DAY, HOUR, INTERVAL, MINUTE, RECENT
 from leveret.stats.samples import windows_of
-from leveret.stats.stats import INTERVAL, KEPT, MINUTES, RECENT
 from leveret.stats.totals import Totals, open_connections
 from leveret.version import VERSION
 
 LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
-KEPT_FOR = int(KEPT * INTERVAL), int(RECENT * INTERVAL), MINUTES * 60  # seconds
+TEN_MINUTES, ONE_HOUR, ONE_DAY = int(RECENT * INTERVAL), int(HOUR * MINUTE), int(DAY * MINUTE)  # seconds
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -54,7 +55,7 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def show_name(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return json_response({"name": cluster_name(context.broker)})
+        return json_response({"name": cluster_name(context)})
 
     async def name_cluster(request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
@@ -70,7 +71,7 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def auth(request: Request) -> Response:
         """Without login: a management UI requests this before it shows its login form."""
-        return json_response({"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+        return json_response(_login_methods(context))
 
     async def rebalance(request: Request) -> Response:
         """No effect: all queues are on this node."""
@@ -90,6 +91,13 @@ def routes(context: ApiContext) -> list[Route]:
     ]
 
 
+def _login_methods(context: ApiContext) -> Row:
+    """Tokens of OAuth 2 are not accepted: RabbitMQ's fields stay as they are with single sign-on."""
+    name = context.settings.oidc_provider_name if has_single_sign_on(context.settings) else None
+    unused = {"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+    return {**unused, "oidc_provider_name": name}
+
+
 def _overview(context: ApiContext, request: Request) -> Row:
     user = refuse_unless_role(request, MANAGEMENT)
     windows, totals = windows_of(request.query_params), context.stats.totals()
@@ -101,22 +109,30 @@ def _overview(context: ApiContext, request: Request) -> Row:
         "disable_stats": False,
         "enable_queue_totals": False,
         "sample_retention_policies": {
-            "global": list(KEPT_FOR[1:]),
-            "basic": [KEPT_FOR[0]],
-            "detailed": [KEPT_FOR[0]],
+            "global": [TEN_MINUTES, ONE_DAY],
+            "basic": [TEN_MINUTES, ONE_HOUR],
+            "detailed": [TEN_MINUTES, ONE_HOUR],
         },
         "exchange_types": exchange_types(context),
-        "cluster_name": cluster_name(context.broker),
+        "cluster_name": cluster_name(context),
         "message_stats": counted["message_stats"],
         "queue_totals": {key: value for key, value in counted.items() if key.removesuffix("_details") in LENGTHS},
         "object_totals": _objects(totals, names) | ({} if sees_all else _own_peers(context, user)),
         "statistics_db_event_queue": 0,
         "node": context.broker.node_name,
+        **_cell(context),
     }
     if sees_all:
-        told["churn_rates"] = counted["churn_rates"]
+        told |= {"churn_rates": counted["churn_rates"], **counted["traffic"]}
         told["listeners"], told["contexts"] = listeners(context), contexts(context)
     return told
+
+
+def _cell(context: ApiContext) -> Row:
+    if context.cluster is None:
+        return {}
+    status = context.cluster.status()
+    return {"cell": {"name": status.cell, "leader": status.leader, "epoch": status.epoch}}
 
 
 def _versions() -> Row:

@@ -14,20 +14,19 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.api.endpoints import Endpoints
+from leveret.api.views.policy_key import KEY_ROWS
 from leveret.broker.policy import APPLY_TO, EXCHANGE, Matches, name_matcher
-from leveret.broker.policy_keys import ARGUMENTS, KEYS, PolicyKey
+from leveret.broker.policy_keys import KEYS
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
 from leveret.http.authorization import seen_vhost
 from leveret.http.errors import BadRequest
 from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
-from leveret.http.rows import Field, RowDescription
 from leveret.http.values import excerpt, query_parameter
 
 MOST_SHOWN = 20  # matching names
 SECONDS = 1.0  # time limit of a pattern, over all names
-SAMPLE = "a word"  # a key that accepts this accepts any string
 
 Named = tuple[str, str]  # kind, name
 
@@ -57,19 +56,6 @@ class Drafts(Endpoints):
         exchanges = sum(kind == EXCHANGE for kind, _ in found)
         some = [{"kind": kind, "name": name} for kind, name in sorted(found)[:MOST_SHOWN]]
         return json_response({"queues": len(found) - exchanges, "exchanges": exchanges, "some": some})
-
-
-KEY_ROWS: RowDescription[PolicyKey] = RowDescription(
-    [
-        Field(("name",), lambda key: key.name),
-        Field(("about",), lambda key: key.about),
-        Field(("argument",), lambda key: ARGUMENTS[key.name]),
-        Field(("is_limit",), lambda key: key.is_limit),
-        Field(("for_operators",), lambda key: key.for_operators),
-        # Whether values are strings, even if they look like a number.
-        Field(("takes_text",), lambda key: key.about != "nothing" and key.check(SAMPLE) is None),
-    ]
-)
 
 
 def _named(vhost: Vhost) -> list[Named]:

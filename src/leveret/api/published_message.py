@@ -54,7 +54,7 @@ def published_object(body: bytes, what: str) -> Json:
         outline = _outline.decode(body)
     except msgspec.ValidationError:
         raise BadRequest(f"{what} must be a JSON object") from None
-    except (ValueError, RecursionError) as problem:
+    except (msgspec.DecodeError, ValueError, RecursionError) as problem:
         raise BadRequest(f"{what} is not JSON: {problem}") from None
     parts = {name: bytes(getattr(outline, name)) for name in ("routing_key", "payload_encoding", "properties")}
     if sum(map(len, parts.values())) > LARGEST_BODY:

@@ -3,6 +3,10 @@
 A POST starts a job and returns its id, with which its progress is read and the job is cancelled. Jobs are not durable,
 but their effects are: a job is done once all its changes are on disk.
 
+A move or copy may end in a queue of another virtual host: the user then needs read on the source queue and, in the
+other virtual host, write on the destination queue and the default exchange. All virtual hosts share one log, so that a
+move is one group of it as usual.
+
 A job processes all messages, those that match a filter (message_browser.py), or single ones: ``ids`` has the ids that
 browsing returns.
 """
@@ -20,6 +24,7 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.endpoints import Endpoints, routes_of
 from leveret.api.message_browser import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
+from leveret.api.message_ids import place_of
 from leveret.backlog.lane import Waiting
 from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker
@@ -32,7 +37,7 @@ from leveret.http.amqp_values import (
     short_text_of,
     shown_queue,
 )
-from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
+from leveret.http.authorization import access_of, entered_vhost, other_vhost, refuse_while_blocked
 from leveret.http.bodies import read_json
 from leveret.http.errors import BadRequest, Conflict, ObjectNotFound
 from leveret.http.responses import json_response
@@ -42,6 +47,7 @@ from leveret.http.values import boolean_of, integer_of, text_of
 from leveret.queues.declared_queue import DeclaredQueue
 
 KINDS = ("move", "copy", "delete", "redrive")
+FORWARDS = ("move", "copy")
 MOST_RUNNING = 50
 MOST_RUNNING_OF_VHOST = 20
 MOST_KEPT = 200  # including finished jobs
@@ -88,7 +94,8 @@ class Begun:
             "queue": job.queue.name,
             "state": self.state,
             "dry_run": self.dry_run,
-            "looked_at": job.looked_at,
+            "examined": job.examined,
+            "looked_at": job.examined,  # its name up to 0.2
             "done": job.done,
             "skipped": job.skipped,
             "too_large": 0 if self.sieve is None else self.sieve.too_large,
@@ -103,8 +110,32 @@ class Begun:
 
 JOB_ROWS = WholeRows(
     (
-        *("id", "kind", "vhost", "queue", "state", "dry_run", "looked_at", "done", "skipped", "too_large", "began"),
-        *("ended", "selector", "limit", "destination", "rate", "ids", "messages", "origins", "refused"),
+        *(
+            "id",
+            "kind",
+            "vhost",
+            "queue",
+            "state",
+            "dry_run",
+            "examined",
+            "looked_at",
+            "done",
+            "skipped",
+            "too_large",
+            "began",
+        ),
+        *(
+            "ended",
+            "selector",
+            "limit",
+            "destination",
+            "destination_vhost",
+            "rate",
+            "ids",
+            "messages",
+            "origins",
+            "refused",
+        ),
     ),
     Begun.row,
 )
@@ -179,25 +210,31 @@ class _QueueJobs(Endpoints):
         if kind not in KINDS:
             raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}, not '{kind}'")
         broker = self._broker
-        access = access_of(request, vhost)
-        access.check("delete messages" if kind == "delete" else "move messages", name)
+        access, target = access_of(request, vhost), _target_of(request, kind, vhost, given)
+        access.check("delete messages" if kind == "delete" or target is not vhost else "move messages", name)
+        if target is not vhost:
+            access_of(request, target).check("receive moved messages", short_text_of(given, "destination"))
         if kind != "delete":
             refuse_while_blocked(broker)
         shown_queue(vhost, name)
         with as_bad_request():
-            begun = self._make(kind, access, vhost.queue(name), given)
+            begun = self._make(kind, access, vhost.queue(name), target, given)
         self._book.add(begun)
         begun.job.start()
         broker.wake()
         return json_response({"id": begun.id}, 202)
 
-    def _make(self, kind: str, access: UserAccess, queue: DeclaredQueue, given: Mapping[str, object]) -> Begun:
+    def _make(
+        self, kind: str, access: UserAccess, queue: DeclaredQueue, target: Vhost, given: Mapping[str, object]
+    ) -> Begun:
         """All values are checked before the job starts."""
         vhost = access.vhost
-        dry_run, rate, destination = boolean_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
+        dry_run, rate = boolean_of(given, "dry_run"), _rate(kind, given)
+        destination = _destination(kind, None if target is not vhost else queue, given)
         asked, limit, places = sieve_texts(given), _limit(given), _places(queue, given)
         facts: Row = {"selector": "", **asked, "limit": limit, "destination": destination, "rate": rate}
         facts |= {"ids": None if places is None else len(places), "messages": queue.ready}
+        facts["destination_vhost"] = None if destination is None else target.name
         begun = Begun(kind, vhost, dry_run, facts, self._context.clock.wall())
         sieve = sieve_of(asked)
         begun.sieve = None if sieve is None else TimedSieve(sieve)
@@ -216,14 +253,14 @@ class _QueueJobs(Endpoints):
             )
             return begun
         if destination is not None:
-            vhost.queue(destination)
+            target.queue(destination)
         if dry_run:
             begun.job = Count(queue, broker.background, scope)
         elif kind == "delete":
             begun.job = Delete(queue, broker.background, scope)
         else:
             keeps = kind == "copy"
-            begun.job = Forward(vhost, queue, broker.background, "", destination, scope, keeps=keeps)
+            begun.job = Forward(target, queue, broker.background, "", destination, scope, keeps=keeps)
         return begun
 
     async def list_all(self, request: Request) -> Response:
@@ -287,17 +324,7 @@ def _places(queue: DeclaredQueue, given: Mapping[str, object]) -> frozenset[tupl
         return None
     if not isinstance(ids, list) or not 0 < len(ids) <= MOST_IDS:
         raise BadRequest(f"'ids' must be a list of 1 to {MOST_IDS} message ids, as returned by browsing")
-    return frozenset(_place(queue, id_) for id_ in ids)
-
-
-def _place(queue: DeclaredQueue, id_: object) -> tuple[int, int]:
-    """An id includes that of the queue, which changes if the queue is deleted and declared again."""
-    parts = id_.split("-") if isinstance(id_, str) else []
-    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
-        raise BadRequest(f"'ids' has {id_!r:.80}, which is not a message id: use ids returned by browsing the queue")
-    if int(parts[0]) != queue.id:
-        raise BadRequest(f"'ids' has '{id_}', which is of another queue than '{queue.name}': browse it again")
-    return int(parts[1]), int(parts[2])
+    return frozenset(place_of(queue, id_, "ids") for id_ in ids)
 
 
 def _rate(kind: str, given: Mapping[str, object]) -> float | None:
@@ -311,10 +338,19 @@ def _rate(kind: str, given: Mapping[str, object]) -> float | None:
     return float(rate)
 
 
-def _destination(kind: str, queue: DeclaredQueue, given: Mapping[str, object]) -> str | None:
-    if kind not in ("move", "copy"):
+def _target_of(request: Request, kind: str, vhost: Vhost, given: Mapping[str, object]) -> Vhost:
+    """The virtual host of the destination."""
+    if kind not in FORWARDS:
+        return vhost
+    name = short_text_of(given, "destination_vhost", vhost.name)
+    return vhost if name == vhost.name else other_vhost(request, name)
+
+
+def _destination(kind: str, queue: DeclaredQueue | None, given: Mapping[str, object]) -> str | None:
+    """``queue``: the source, if it is in the same virtual host."""
+    if kind not in FORWARDS:
         return None
     destination = short_text_of(given, "destination")
-    if destination == queue.name:
+    if queue is not None and destination == queue.name:
         raise BadRequest(f"'destination' is the source queue '{queue.name}' itself: use another queue")
     return destination

@@ -22,11 +22,12 @@ from leveret.http.amqp_values import (
 )
 from leveret.http.authorization import access_of, caller_of, entered_vhost, seen_vhost
 from leveret.http.errors import BadRequest
+from leveret.http.internal_requests import HOMES
 from leveret.http.listings import object_response
 from leveret.http.responses import no_content
 from leveret.http.rows import RowCache
 from leveret.http.values import boolean_of, text_of
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, home_of
 from leveret.routing.bindings import Destination
 from leveret.stats.samples import windows_of
 
@@ -53,7 +54,10 @@ class _Queues(Endpoints):
     def found(self, request: Request, vhosts: Sequence[Vhost]) -> list[FoundQueue]:
         view = self._view(request)
         self._cache.begin_list()
-        return [(vhost, queue, view) for vhost in vhosts for queue in vhost.queues.values()]
+        homes = request.scope.get(HOMES)
+        if homes is None:
+            return [(vhost, queue, view) for vhost in vhosts for queue in vhost.queues.values()]
+        return [(vhost, queue, view) for vhost in vhosts for queue in vhost.queues.values() if home_of(queue) in homes]
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -62,7 +66,10 @@ class _Queues(Endpoints):
 
     def _view(self, request: Request) -> QueueView:
         context, windows = self._context, windows_of(request.query_params)
-        return QueueView(context.stats, context.policy_matches, context.broker.node_name, self._cache, windows)
+        broker = context.broker
+        return QueueView(
+            context.stats, context.policy_matches, broker.node_name, self._cache, windows, broker.cells.nodes
+        )
 
     async def bindings_to(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), path_name(request)

@@ -31,6 +31,7 @@ from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.rows import Row
 from leveret.http.values import LARGEST, integer_of
 from leveret.message import Address, Message
+from leveret.pipeline.sources import all_visible
 from leveret.queues.stream import StreamQueue
 from leveret.stats.samples import NO_WINDOWS, Windows, windows_of
 from leveret.store.stream_chunk import AddressKey, StreamRun
@@ -77,6 +78,7 @@ class _Streams(Endpoints):
             raise ObjectNotFound(
                 f"no stream '{name}' in vhost '{vhost.name}': name one stream, or one partition of a super stream"
             )
+        await all_visible([queue])
         page = _Page(queue, _start(query.get("offset", "last"), queue, limit), limit, truncate)
         try:
             return json_bytes_response(await self._context.in_worker(page.encoded))

@@ -29,10 +29,13 @@ from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, 
 from leveret.http.rows import Row, made_rows
 from leveret.http.values import query_parameter
 
-BOOK_ROWS = made_rows("vhost", "name", "stories", "bytes", "forgotten", "most_stories", "most_bytes")
+BOOK_ROWS = made_rows(
+    *("vhost", "name", "traces", "bytes", "discarded", "max_traces", "max_bytes"),
+    *("stories", "forgotten", "most_stories", "most_bytes"),
+)
 TRACE_ROWS = made_rows(
-    *("id", "name", "vhost", "message_id", "exchange", "routing_key", "size", "queues", "waits_in", "began", "last"),
-    *("last_time", "number_of_events"),
+    *("id", "name", "vhost", "message_id", "exchange", "routing_key", "size", "queues", "positions", "began", "last"),
+    *("last_time", "number_of_events", "waits_in"),
 )
 
 
@@ -100,9 +103,13 @@ def book_row(vhost: Vhost, book: MessageTraces) -> Row:
     return {
         "vhost": vhost.name,
         "name": vhost.name,
-        "stories": len(book),
+        "traces": len(book),
         "bytes": book.bytes,
-        "forgotten": book.forgotten,
+        "discarded": book.discarded,
+        "max_traces": MOST_TRACES,
+        "max_bytes": MOST_BYTES,
+        "stories": len(book),  # the names of these four up to 0.2
+        "forgotten": book.discarded,
         "most_stories": MOST_TRACES,
         "most_bytes": MOST_BYTES,
     }
@@ -110,6 +117,7 @@ def book_row(vhost: Vhost, book: MessageTraces) -> Row:
 
 def summary_row(vhost: Vhost, trace: MessageTrace) -> Row:
     first, last = trace.events[0], trace.events[-1]
+    positions = [{"queue": queue, "id": place_name(where)} for where, queue in trace.places.items()]
     return {
         "id": trace.id,
         "name": trace.facts["message_id"] or trace.id,
@@ -119,11 +127,12 @@ def summary_row(vhost: Vhost, trace: MessageTrace) -> Row:
         "routing_key": trace.facts["routing_key"],
         "size": trace.facts["size"],
         "queues": list(trace.queues),
-        "waits_in": [{"queue": queue, "id": place_name(where)} for where, queue in trace.places.items()],
+        "positions": positions,
         "began": first.time,
         "last": last.what,
         "last_time": last.time,
         "number_of_events": len(trace.events) + trace.left_out,
+        "waits_in": positions,  # the name of "positions" up to 0.2
     }
 
 

@@ -12,10 +12,12 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.endpoints import Endpoints, routes_of
 from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
-from leveret.api.views.vhost import UNDEFINED, facts_given, facts_of, note_facts
+from leveret.api.views.vhost import UNDEFINED, cell_given, metadata_given
 from leveret.auth.permissions import EVERYTHING
 from leveret.broker.tracing import is_traced, set_tracing
 from leveret.broker.vhost import Vhost
+from leveret.broker.vhost_cells import place_vhost, refuse_cell
+from leveret.broker.vhost_metadata import metadata_of, note_metadata
 from leveret.http.authorization import known_vhost, name_of, seen_vhost
 from leveret.http.bodies import read_object
 from leveret.http.errors import ObjectNotFound
@@ -25,7 +27,7 @@ from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, vi
 from leveret.http.rows import Row, WholeRows
 from leveret.http.values import boolean_of
 from leveret.stats.samples import Windows, windows_of
-from leveret.stats.totals import Totals
+from leveret.stats.totals import TRAFFIC_COUNTS, Totals
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -48,7 +50,7 @@ class FoundVhost(NamedTuple):
 
 def _row(found: FoundVhost) -> Row:
     vhost, context = found.vhost, found.context
-    facts = facts_of(vhost)
+    facts = metadata_of(vhost)
     return {
         "name": vhost.name,
         "description": facts["description"],
@@ -56,16 +58,17 @@ def _row(found: FoundVhost) -> Row:
         "default_queue_type": facts.get("default_queue_type", UNDEFINED),
         "metadata": facts,
         "tracing": is_traced(vhost),
+        "cell": vhost.cell,
         "cluster_state": {context.broker.node_name: "running"},
         **context.stats.of_vhosts([vhost.name], found.windows, found.totals),
     }
 
 
-LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+COUNTED = ("messages", "messages_ready", "messages_unacknowledged", *TRAFFIC_COUNTS)
 VHOST_ROWS = WholeRows(
     (
-        *("name", "description", "tags", "default_queue_type", "metadata", "tracing", "cluster_state"),
-        *("message_stats", *LENGTHS, *(f"{length}_details" for length in LENGTHS)),
+        *("name", "description", "tags", "default_queue_type", "metadata", "tracing", "cell", "cluster_state"),
+        *("message_stats", *(each for name in COUNTED for each in (name, f"{name}_details"))),
     ),
     _row,
 )
@@ -90,15 +93,19 @@ class Vhosts(Endpoints):
         name = name_of(request, "vhost")
         given = await read_object(request, may_be_empty=True)
         is_traced_now = boolean_of(given, "tracing")
-        facts = facts_given(given)
+        facts, cell = metadata_given(given), cell_given(given)
+        if cell is not None:
+            refuse_cell(self._broker, name, cell)
         is_new = name not in self._broker.vhosts
         vhost = self._broker.add_vhost(name)
         if is_new:
             self._broker.permissions.set(user.name, name, EVERYTHING, EVERYTHING, EVERYTHING)
+        if cell is not None:
+            place_vhost(self._broker, vhost, cell)
         if "tracing" in given:
             set_tracing(self._broker, vhost, is_traced_now)
-        if given.keys() != {"tracing"}:  # a body with only `tracing` leaves the rest unchanged
-            note_facts(vhost, facts)
+        if not given or given.keys() - {"tracing", "cell"}:  # a body with only these leaves the rest unchanged
+            note_metadata(vhost, facts)
         return await self._put(is_new)
 
     async def delete(self, request: Request) -> Response:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from leveret.cli.remedies import not_found, only_leveret, with_command
 from leveret.errors import LeveretError
@@ -22,10 +23,14 @@ Query = Mapping[str, object]
 
 SECONDS = 60.0  # timeout of a request; an import of definitions uses a longer one
 PORTS = {"http": 15672, "https": 15671}
+MISSING_NODES = "X-Leveret-Missing-Nodes"  # header of an incomplete response
 BYTES = "surrogateescape"  # arguments that are not UTF-8 are sent as their bytes
 MOST_SHOWN = 200  # characters of a response that is not JSON
 ACCEPTED = "application/json, */*;q=0.1"  # RabbitMQ refuses a purge if only JSON is accepted
 NOT_SUPPORTED = (400, 404, 405, 406)  # RabbitMQ's responses, with an empty body, for unknown paths
+READY = "/health/ready"
+WITHOUT_PROBE = (401, *NOT_SUPPORTED)  # responses of RabbitMQ, and of proxies that pass on only /api, to READY
+UNAVAILABLE = 503
 
 
 class CommandProblem(LeveretError):
@@ -41,6 +46,10 @@ class Refusal(CommandProblem):
         super().__init__(text)
         self.status = status
         self.answer = answer or {}
+
+
+class NotSupported(Refusal):
+    """The broker is RabbitMQ, or an older Leveret: it does not have what the command needs."""
 
 
 class Misuse(CommandProblem):
@@ -129,6 +138,7 @@ class Api:
         self.vhost = login.vhost
         self._ask_password = login.password
         self.ca_file = login.ca_file
+        self._missing = ""  # nodes that did not answer the broker, as last reported
 
     def get(self, *path: str, query: Query | None = None) -> Answer:
         return self.send("GET", path, query)
@@ -141,6 +151,28 @@ class Api:
 
     def delete(self, *path: str, query: Query | None = None, reason: str | None = None) -> Answer:
         return self.send("DELETE", path, query, reason=reason)
+
+    def ping(self, seconds: float) -> None:
+        """Raises NotReachable unless the HTTP API of a broker answers. This request needs no login."""
+        answer = self._ask_without_login(located(("auth",)), seconds)
+        if answer.status == UNAVAILABLE:
+            raise NotReachable(_not_ready(answer))
+        if answer.status >= 500 or not isinstance(answer.value, dict):
+            raise NotReachable(_not_json(answer.url, answer.body))
+
+    def check_ready(self, seconds: float) -> None:
+        """Raises NotReachable unless clients can connect, publish and consume, as Kubernetes checks it. RabbitMQ has no
+        such probe: there, an answer is enough. This request needs no login."""
+        answer = self._ask_without_login(READY, seconds)
+        if answer.status in WITHOUT_PROBE:
+            self.ping(seconds)
+        elif answer.status == UNAVAILABLE:
+            raise NotReachable(_not_ready(answer))
+        elif answer.status != 200 or not isinstance(answer.value, dict):
+            raise NotReachable(_not_json(answer.url, answer.body))
+
+    def _ask_without_login(self, path: str, seconds: float) -> Answer:
+        return self._exchange("GET", f"{self.address.prefix}{path}", None, {"Accept": ACCEPTED}, seconds)
 
     def exists(self, *path: str) -> bool:
         try:
@@ -190,11 +222,20 @@ class Api:
         connection = HttpConnection(place.scheme, place.host, place.port, seconds, tls)
         try:
             response = connection.send(method, target, body, headers)
-            return Answer(response.status, response.read(), place.url, response.getheader("Date"))
+            body = response.read()
+            self._warn_of_missing(response.getheader(MISSING_NODES) or "")
+            return Answer(response.status, body, place.url, response.getheader("Date"))
         except BROKEN as problem:
             raise self._not_reachable(problem, seconds) from None
         finally:
             connection.close()
+
+    def _warn_of_missing(self, names: str) -> None:
+        """Once for the same nodes: a command may send several requests."""
+        if names and names != self._missing:
+            shown = ", ".join(unquote(name) for name in names.split(","))
+            sys.stderr.write(f"leveret: incomplete: no response from {shown}\n")
+        self._missing = names or self._missing
 
     def _not_reachable(self, problem: Exception, seconds: float) -> NotReachable:
         url = self.address.url
@@ -216,7 +257,7 @@ class Api:
     def _refusal(self, answer: Answer, method: str, path: tuple[str, ...], place: str) -> CommandProblem:
         status, url = answer.status, self.address.url
         if status in NOT_SUPPORTED and not answer.body:
-            return Refusal(only_leveret(url, method, located(path)), status)
+            return NotSupported(only_leveret(url, method, located(path)), status)
         try:
             error = json.loads(answer.body)
         except ValueError:
@@ -228,7 +269,10 @@ class Api:
             hint = "; set LEVERET_PASSWORD or --password-file, or enter it at the terminal" if is_login else ""
             reason = f"{url} refused user '{self.username}': {reason}{hint}"
         elif reason == "Not Found":
-            reason = not_found(path) or only_leveret(url, method, located(path))
+            missing = not_found(path)
+            if missing is None:
+                return NotSupported(only_leveret(url, method, located(path)), status, error)
+            reason = missing
         elif len(reason) < 16:  # too short to be useful
             reason = f"{method} {place}: {reason}"
         return Refusal(" ".join(reason.split()), status, error)
@@ -252,6 +296,15 @@ def located(path: tuple[str, ...], query: Query | None = None) -> str:
 
 def _query_value(value: object) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def _not_ready(answer: Answer) -> str:
+    """Of a response 503, which has a reason during the start and at a standby; a proxy responds with any text."""
+    try:
+        reason = json.loads(answer.body)["reason"]
+    except (ValueError, TypeError, KeyError):
+        reason = "the broker starts or stops, or its store failed"
+    return f"{answer.url} is not ready: {reason}; see the broker's log"
 
 
 def _not_json(url: str, body: bytes) -> str:

@@ -8,13 +8,23 @@ from urllib.parse import quote
 
 from leveret.config import Settings
 
+NO_CELL: Mapping[str, str] = {}
+
 
 def banner(
-    settings: Settings, endpoints: Mapping[str, str], version: str, user: str | None = None, made_up: str = ""
+    settings: Settings,
+    endpoints: Mapping[str, str],
+    version: str,
+    user: str | None = None,
+    made_up: str = "",
+    *,
+    cell: Mapping[str, str] = NO_CELL,
 ) -> str:
-    """``user``: the user name in the URLs, none if empty; ``made_up``: the administrator with a generated password."""
+    """``user``: the user name in the URLs, none if empty; ``made_up``: the administrator with a generated password;
+    ``cell``: lines about the cell of this node."""
     user = settings.default_user if user is None else user
     places = {name: _url(name, url, settings, user) for name, url in endpoints.items()}
+    places |= cell
     if settings.data_dir is None:
         places["data"] = "in memory only: all data is lost on restart"
     else:
@@ -23,16 +33,34 @@ def banner(
     width = max(map(len, places))
     lines = [f"Leveret {version} is ready as {settings.node_name}", ""]
     lines += [f"  {name:{width}}  {place}" for name, place in places.items()]
-    if "amqp" in places:
-        lines += ["", "  Try it: pip install pika, then in Python:", *_first_message(places["amqp"])]
+    if "amqp" in places and (user or not cell):  # a standby has no users of its own to name
+        lines += ["", *_first_message(places["amqp"])]
     if made_up:
         lines += ["", f"  Change the password of {made_up!r}:", *_change_password(made_up, endpoints)]
     lines += ["", "  Press Ctrl-C to stop.", ""]
     return "\n".join(lines) + "\n"
 
 
+def ready_facts(
+    settings: Settings,
+    endpoints: Mapping[str, str],
+    version: str,
+    recovered: Mapping[str, object],
+    cell: Mapping[str, str] = NO_CELL,
+) -> dict[str, object]:
+    """The fields of the log line that has the facts of the banner."""
+    facts: dict[str, object] = {"node": settings.node_name, "version": version, **endpoints, **cell}
+    facts["data"] = "in memory only" if settings.data_dir is None else str(settings.data_dir.absolute())
+    return facts | {f"recovered_{name}": value for name, value in recovered.items()}
+
+
 def _first_message(url: str) -> list[str]:
+    login, at, _ = url.partition("@")
+    has_password = not at or login.count(":") == 2
+    hint = "" if has_password else " (replace PASSWORD)"
+    url = url if has_password else url.replace("@", ":PASSWORD@", 1)
     return [
+        f"  Try it{hint}: pip install pika, then in Python:",
         f'    import pika; channel = pika.BlockingConnection(pika.URLParameters("{url}")).channel()',
         '    channel.queue_declare("hello"); channel.basic_publish("", "hello", b"Hello"); channel.basic_get("hello")',
     ]

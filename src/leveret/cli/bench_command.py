@@ -177,7 +177,7 @@ def _live_line() -> Iterator[Callable[[Progress], None]]:
             last = (progress.seconds, progress.published, progress.consumed)
             line = (
                 f"{progress.seconds:.0f} s  published {per_second(published)}  consumed {per_second(consumed)}  "
-                f"p50 {milliseconds(progress.p50)}  p99 {milliseconds(progress.p99)}"
+                f"latency p50 {milliseconds(progress.p50)}  latency p99 {milliseconds(progress.p99)}"
             )
             live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
 

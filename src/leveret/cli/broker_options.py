@@ -133,6 +133,9 @@ def exchange_in(name: str) -> str:
     return name or DEFAULT_EXCHANGE
 
 
+ROUTING_KEY = typer.Option(None, "--routing-key", metavar="KEY", help="The same as the argument ROUTING_KEY.")
+
+
 def listed_at(api: Api, kind: str, vhost: str | None) -> tuple[str, ...]:
     """The API path of a list: of one virtual host, or of all that the user may access."""
     only = vhost or api.vhost

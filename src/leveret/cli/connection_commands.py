@@ -12,6 +12,7 @@ from leveret.cli.tables import Column, columns, count, duration, size
 
 app = group("List, show and close client connections.")
 consumers_app = group("List consumers.")
+channels_app = group("List channels.")
 
 NAME = typer.Argument(metavar="NAME", help="Connection name, see 'leveret connections list'.")
 COLUMNS = (
@@ -33,7 +34,13 @@ FACTS = (
 CHANNELS = (
     *columns(shown=count, channel="number", consumers="consumer_count", unacked="messages_unacknowledged"),
     *columns(shown=count, unconfirmed="messages_unconfirmed", prefetch="prefetch_count"),
+    *columns(shown=count, global_prefetch="global_prefetch_count"),
     *columns("state"),
+)
+ALL_CHANNELS = (
+    Column("name", "name"),
+    *columns("vhost", "user"),
+    *CHANNELS[1:],
 )
 CONSUMER = (
     Column("consumer", "consumer_tag"),
@@ -41,6 +48,8 @@ CONSUMER = (
     Column("connection", "channel_details.connection_name"),
     Column("ack required", "ack_required"),
     Column("prefetch", "prefetch_count", count),
+    Column("channel prefetch", "channel_prefetch_count", count),
+    Column("at limit", "at_prefetch_limit"),
     Column("active", "active"),
 )
 CONSUMERS = (Column("vhost", "queue.vhost"), Column("queue", "queue.name"), *CONSUMER)
@@ -87,6 +96,20 @@ def close_connection(
 
 
 list_command(consumers_app, "consumers", CONSUMERS, help="List consumers.", empty="No consumers.")
+
+list_command(
+    channels_app,
+    "channels",
+    ALL_CHANNELS,
+    help="List channels with their consumers and unacknowledged messages.",
+    empty="No channels.",
+    by_vhost=False,
+)
+
+
+@channels_app.callback()
+def _channels() -> None:
+    """List channels."""
 
 
 @consumers_app.callback()

@@ -20,6 +20,10 @@ app = group("Export and import vhosts, users, permissions, policies, exchanges, 
 SECONDS = 600.0  # for a large import
 VHOST = typer.Option(None, "--vhost", metavar="NAME", help="Only this virtual host, without users and permissions.")
 TARGET = typer.Argument(None, metavar="[FILE]", help="Output file.  [default: standard output]")
+KINDS = (
+    *("vhosts", "users", "permissions", "topic_permissions", "parameters", "global_parameters"),
+    *("policies", "exchanges", "queues", "bindings"),
+)
 STATES = (("created", "created"), ("changed", "changed"), ("existing", "unchanged"))
 
 
@@ -32,7 +36,7 @@ def export_definitions(
 ) -> None:
     """Export definitions as JSON. They include password hashes: the file is readable by its owner only."""
     answer = api.get("definitions", *([] if vhost is None else [vhost]))
-    exported = json.dumps(answer.value, indent=2, ensure_ascii=False).encode() + b"\n"
+    exported = json.dumps(answer.value, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
     if file is None or str(file) == "-":
         typer.echo(exported, nl=False)
         return
@@ -48,7 +52,9 @@ def export_definitions(
 
 
 def _sum(definitions: Row) -> str:
-    numbers = {kind: len(rows) for kind, rows in definitions.items() if isinstance(rows, list) and rows}
+    kinds = sorted(definitions, key=lambda kind: KINDS.index(kind) if kind in KINDS else len(KINDS))
+    numbers = {kind: len(definitions[kind]) for kind in kinds if isinstance(definitions[kind], list)}
+    numbers = {kind: number for kind, number in numbers.items() if number}
     return ", ".join(numbered(number, kind.replace("_", " ")) for kind, number in numbers.items()) or "nothing"
 
 
@@ -59,17 +65,21 @@ def import_definitions(
     file: str = typer.Argument(metavar="FILE", help="Exported by Leveret or RabbitMQ; - for standard input."),
     vhost: str | None = typer.Option(None, "--vhost", metavar="NAME", help="Import into this virtual host."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Report what would change, without changing anything."),
+    skip_unsupported: bool = typer.Option(
+        False, "--skip-unsupported", help="Import everything else, and report what was left out."
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
-    """Import definitions: all of them, or none (exit code 1) if one of them is invalid."""
+    """Import definitions: all of them, or none (exit code 1) if one of them cannot be imported."""
     body = _read(file)
     path = ["definitions"] if vhost is None else ["definitions", vhost]
     try:
-        answer = api.post(*path, value=body, query={"dry_run": dry_run or None}, seconds=SECONDS)
+        query = {"dry_run": dry_run or None, "skip_unsupported": skip_unsupported or None}
+        answer = api.post(*path, value=body, query=query, seconds=SECONDS)
     except Refusal as problem:
         _print_problems(problem.answer.get("problems") or [])
         raise
-    if not dry_run:
+    if not (dry_run or skip_unsupported) or not answer.body:  # RabbitMQ returns nothing
         print_line("{}" if as_json else f"{_sum(json.loads(body))} imported")
         return
     if as_json:
@@ -77,7 +87,7 @@ def import_definitions(
     report: Row = answer.value
     if not as_json:
         _print_report(report)
-    if report["problems"]:
+    if report["problems"] and not skip_unsupported:
         number = len(report["problems"])
         raise Refusal(f"{file} cannot be imported: {number} of its definitions are invalid, see above")
 
@@ -108,7 +118,7 @@ def _print_report(report: Row) -> None:
             print_line(f"  {_kind(row)} '{printable(row['name'])}'{place}")
     if report.get("ignored"):
         print_line(f"ignored, not supported: {text(report['ignored'])}")
-    _print_problems(report["problems"])
+    _print_problems(report["problems"], "invalid" if report["dry_run"] else "left out")
 
 
 def _kind(row: Row) -> str:
@@ -119,9 +129,9 @@ def _kinds(rows: list[Row]) -> list[str]:
     return [row["kind"] for row in rows]
 
 
-def _print_problems(problems: list[Row]) -> None:
+def _print_problems(problems: list[Row], label: str = "invalid") -> None:
     for row in problems:
         named = " to ".join(str(row[key]) for key in ("name", "user", "source", "destination") if key in row)
         place = f" in vhost '{row['vhost']}'" if row.get("vhost") is not None else ""
-        line = f"invalid: {_kind(row)} '{named}'{place}: {row['cause']}; {row['remedy']}"
+        line = f"{label}: {_kind(row)} '{named}'{place}: {row['cause']}; {row['remedy']}"
         sys.stderr.write(f"{printable(line)}\n")

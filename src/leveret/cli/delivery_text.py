@@ -6,7 +6,7 @@ import base64
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from leveret.cli.output import encoded_payload
 from leveret.cli.tables import name, printable, text
@@ -15,50 +15,90 @@ from leveret.wire.properties import LAYOUT, Properties
 
 OFFSET = "x-stream-offset"
 MOST_HEX = 64  # bytes of a binary body that are printed unless --hex is given
+MOST_TEXT = 1_000  # bytes of a text body that are printed in a terminal
+SHORT = MOST_TEXT + 4  # bytes of a body that ``as_short_line`` needs: a character may be cut at the end
 
 
-Shown = Callable[[Delivery], bytes]
+class Printed(NamedTuple):
+    """A message, delivered or browsed. ``size``: that of the whole body, of which ``body`` may be the beginning."""
+
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    properties: dict[str, Any]
+    body: bytes
+    size: int
 
 
-def as_line(delivery: Delivery, in_hex: bool = False) -> bytes:
+Shown = Callable[[Printed], bytes]
+
+
+def of_delivery(delivery: Delivery) -> Printed:
+    properties = _finite(_given(delivery.properties))
+    body = delivery.body
+    return Printed(delivery.exchange, delivery.routing_key, delivery.redelivered, properties, body, len(body))
+
+
+def of_row(row: dict[str, Any]) -> Printed:
+    """A row of the HTTP API."""
+    payload: str = row["payload"]
+    body = payload.encode() if row["payload_encoding"] == "string" else base64.b64decode(payload)
+    return Printed(
+        row["exchange"], row["routing_key"], row["redelivered"], row["properties"], body, row["payload_bytes"]
+    )
+
+
+def as_line(message: Printed) -> bytes:
     """Exchange, routing key and body; a body that is not UTF-8 is printed in hex, shortened."""
-    parts = [name(delivery.exchange), text(delivery.routing_key), _readable(delivery.body, in_hex)]
-    if OFFSET in delivery.headers:
-        parts.insert(0, text(delivery.headers[OFFSET]))
-    if delivery.redelivered:
-        parts.insert(-1, "(redelivered)")
-    return ("  ".join(parts) + "\n").encode("utf-8", "backslashreplace")
+    return _line(message, _readable(message, message.size))
 
 
-def as_hex_line(delivery: Delivery) -> bytes:
-    return as_line(delivery, in_hex=True)
+def as_short_line(message: Printed) -> bytes:
+    """The same for a terminal: a long text is shortened, too."""
+    return _line(message, _readable(message, MOST_TEXT))
 
 
-def as_raw(delivery: Delivery) -> bytes:
-    return delivery.body + b"\n"
+def as_hex_line(message: Printed) -> bytes:
+    return _line(message, message.body.hex(" "))
 
 
-def as_json_line(delivery: Delivery) -> bytes:
+def as_raw(message: Printed) -> bytes:
+    return message.body + b"\n"
+
+
+def as_json_line(message: Printed) -> bytes:
     """With the field names of the HTTP API."""
     row = {
-        "exchange": delivery.exchange,
-        "routing_key": delivery.routing_key,
-        "redelivered": delivery.redelivered,
-        "properties": _finite(_given(delivery.properties)),
-        "payload_bytes": len(delivery.body),
-        **encoded_payload(delivery.body),
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "redelivered": message.redelivered,
+        "properties": message.properties,
+        "payload_bytes": message.size,
+        **encoded_payload(message.body),
     }
     return json.dumps(row, default=_plain).encode() + b"\n"
 
 
-def _readable(body: bytes, in_hex: bool) -> str:
-    if not in_hex:
-        try:
-            return printable(body.decode())
-        except UnicodeDecodeError:
-            if len(body) > MOST_HEX:
-                return f"{body[:MOST_HEX].hex(' ')} ... ({len(body)} bytes)"
-    return body.hex(" ")
+def _line(message: Printed, body: str) -> bytes:
+    parts = [name(message.exchange), text(message.routing_key), body]
+    headers = message.properties.get("headers") or {}
+    if OFFSET in headers:
+        parts.insert(0, text(headers[OFFSET]))
+    if message.redelivered:
+        parts.insert(-1, "(redelivered)")
+    return ("  ".join(parts) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _readable(message: Printed, most: int) -> str:
+    """At most ``most`` bytes of a text."""
+    body = message.body
+    try:
+        whole = body.decode()
+        shown = whole if len(body) <= most else body[:most].decode(errors="ignore")
+        is_whole, shown = len(shown) == len(whole), printable(shown)
+    except UnicodeDecodeError:
+        is_whole, shown = message.size <= MOST_HEX, body[:MOST_HEX].hex(" ")
+    return shown if is_whole and len(body) == message.size else f"{shown} ... ({message.size} bytes)"
 
 
 def _given(properties: Properties) -> dict[str, Any]:

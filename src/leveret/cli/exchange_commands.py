@@ -6,11 +6,12 @@ import sys
 
 import typer
 
-from leveret.cli.api_client import Api, Row
+from leveret.cli.api_client import Api, Misuse, Row
 from leveret.cli.binding_commands import BINDINGS
 from leveret.cli.broker_options import (
     ARGUMENTS,
     AS_JSON,
+    ROUTING_KEY,
     VHOST,
     at_broker,
     exchange_in,
@@ -104,7 +105,8 @@ def delete_exchange(
 def route(
     api: Api,
     name: str = NAME,
-    routing_key: str = typer.Argument("", metavar="ROUTING_KEY", help="Routing key of the message."),
+    routing_key: str = typer.Argument("", metavar="[ROUTING_KEY]", help="Routing key of the message."),
+    key: str | None = ROUTING_KEY,
     vhost: str | None = VHOST,
     header: list[str] = HEADER,
     as_json: bool = AS_JSON,
@@ -112,7 +114,9 @@ def route(
     """Show which queues a message would reach, and by which bindings; nothing is published."""
     headers = {f"headers.{key}": value for key, _, value in (item.partition("=") for item in header)}
     pairs(header, "--header")  # validates the format
-    query = {"routing_key": routing_key, **headers}
+    if key is not None and routing_key:
+        raise Misuse("the routing key is given as an argument and with --routing-key: use only one of them")
+    query = {"routing_key": routing_key if key is None else key, **headers}
     answer = api.get("exchanges", vhost_in(api, vhost), exchange_in(name), "route", query=query)
     if as_json:
         print_json(answer)

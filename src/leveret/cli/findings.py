@@ -10,12 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from leveret.cli.api_client import Row
-from leveret.cli.tables import numbered, printable, rate, value_at
+from leveret.cli.tables import duration, numbered, printable, rate, value_at
 
 Weight = Literal["alarm", "warning"]
 Place = tuple[str, str]  # a virtual host, and the name of a queue in it
 
 MANY = 5  # ready messages; with fewer, it is a warning
+BUSY = 60.0  # seconds without an acknowledgement while messages are ready: tasks of workers often take some
+LONG = 1800.0  # the same while none is ready: RabbitMQ's consumer timeout
 DLX, DLX_KEY = "dead-letter-exchange", "dead-letter-routing-key"
 
 
@@ -56,14 +58,20 @@ def _without_consumers(queue: Row, ready: int) -> Iterator[Finding]:
 
 
 def _unacked(queue: Row, ready: int, leased: int) -> Iterator[Finding]:
+    """Consumers that are busy for long. RabbitMQ has no ``delivery_idle_time``: there the latest rates count."""
     unacked = max((queue.get("messages_unacknowledged") or 0) - leased, 0)
     moves = sum(value_at(queue, f"message_stats.{kind}_details.rate") or 0 for kind in ("ack", "deliver_get"))
-    held = f"no acknowledgements for {_shown(queue)}: {unacked} unacked"
-    if unacked and ready and not moves:
-        what = f"{held}, {ready} ready; its consumers are busy or stuck"
-        yield Finding("warning", what, f"{_command('queues show', queue)}, then check those consumers")
-    elif unacked and not moves:
-        yield Finding("warning", held, _command("queues show", queue))
+    idle = queue.get("delivery_idle_time")
+    if not unacked or moves or (idle is None and not ready) or (idle is not None and idle < (BUSY if ready else LONG)):
+        return
+    since = "" if idle is None else f" for {duration(idle)}"
+    held = f"{numbered(unacked, 'messages')} of {_shown(queue)} unacknowledged{since}, {ready} ready"
+    show = _command("queues show", queue)
+    if queue.get("consumers_busy"):
+        remedy = f"start more consumers; {show} lists the present ones with their prefetch"
+        yield Finding("warning", f"{held}: its consumers are busy and have reached their prefetch limit", remedy)
+    else:
+        yield Finding("warning", held, f"{show}, then check what its consumers are doing")
 
 
 def find_dead_letter_queues(queues: Iterable[Row], bindings: Iterable[Row]) -> set[Place]:

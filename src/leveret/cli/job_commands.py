@@ -23,6 +23,9 @@ move_app, copy_app, redrive_app = single_command(), single_command(), single_com
 
 POLL = 0.2  # seconds between two requests for the state of a job
 RUNNING, CANCELLED, LOST = "running", "cancelled", "lost"
+TO_VHOST = typer.Option(
+    None, "--to-vhost", metavar="VHOST", help="Virtual host of TO.  [default: that of FROM]", show_default=False
+)
 ID = typer.Argument(metavar="ID", help="Job id, see 'leveret jobs list'.")
 COLUMNS = (
     *columns("id", "kind", "vhost", "queue", "destination", "dry_run", "state"),
@@ -51,8 +54,9 @@ def _transfer_command(app: typer.Typer, kind: str, source: str, help: str) -> No
         choice: Choice,
         source: str = typer.Argument(metavar="FROM", help=source, autocompletion=names_of("queues")),
         destination: str = typer.Argument(metavar="TO", help="Destination queue.", autocompletion=names_of("queues")),
+        to_vhost: str | None = TO_VHOST,
     ) -> None:
-        _run(api, kind, source, choice, destination=destination)
+        _run(api, kind, source, choice, destination=destination, destination_vhost=to_vhost)
 
     app.command(kind, help=help)(at_broker(transfer))
 

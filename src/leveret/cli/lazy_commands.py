@@ -11,15 +11,20 @@ from typer.main import get_command
 COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("overview_commands:status_app", "Show the broker's status; exit code 1 if an alarm is in effect."),
     "overview": ("overview_commands:overview_app", "Show rates, totals and nodes."),
+    "nodes": ("overview_commands:nodes_app", "List nodes."),
+    "ping": ("liveness_commands:ping_app", "Test whether the broker answers; needs no password."),
+    "wait": ("liveness_commands:wait_app", "Wait until the broker is ready; needs no password."),
+    "report": ("report_command:app", "Print the state of the broker as one text, without secrets."),
     "doctor": ("doctor_command:app", "Check for problems, and suggest commands that help."),
-    "queues": ("queue_commands:app", "List, show, create, delete, purge, pause, resume queues."),
+    "queues": ("queue_commands:app", "List, show, create, delete, purge, pause, resume, move queues."),
     "exchanges": ("exchange_commands:app", "List, show, create, delete exchanges; test routing."),
     "bindings": ("binding_commands:app", "List, create and delete bindings."),
     "connections": ("connection_commands:app", "List, show and close connections."),
+    "channels": ("connection_commands:channels_app", "List channels."),
     "consumers": ("connection_commands:consumers_app", "List consumers."),
     "publish": ("message_commands:publish_app", "Publish a message from the command line, a file or a pipe."),
-    "get": ("message_commands:get_app", "Get messages from a queue; requeued unless --ack is given."),
-    "consume": ("consume_commands:consume_app", "Consume from a queue and print messages as they arrive."),
+    "get": ("message_commands:get_app", "Get messages from a queue; --ack removes them."),
+    "consume": ("consume_commands:consume_app", "Print messages as they arrive; --ack removes them."),
     "tail": ("consume_commands:tail_app", "Follow an exchange, a queue or a stream."),
     "browse": ("message_commands:browse_app", "Browse messages without removing them from the queue."),
     "purge": ("queue_commands:purge_app", "Delete all ready messages of a queue."),
@@ -38,7 +43,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "users": ("user_commands:app", "List, show, create, delete users; change passwords."),
     "permissions": ("permission_commands:app", "List, set, clear and test permissions."),
     "policies": ("policy_commands:app", "List, set, delete and explain policies."),
+    "schemas": ("schema_commands:app", "List, add, show, delete and check schemas of message bodies."),
     "plugins": ("plugin_commands:app", "List, enable and disable plugins."),
+    "cluster": ("cluster_group:app", "Show and change a cell of several nodes, or run a demo."),
+    "cells": ("cell_commands:app", "List the cells of 'serve --cells'; add or remove one."),
     "definitions": ("definition_commands:app", "Export and import definitions."),
     "context": ("context_commands:app", "Manage named brokers."),
     "completion": ("completion_command:app", "Print the shell completion script."),
@@ -69,9 +77,11 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
-            from leveret.cli.rabbitmq_commands import COUNTERPARTS
+            from leveret.cli.rabbitmq_commands import COUNTERPARTS, REMARKS
 
             if args[0] in COUNTERPARTS:
                 ctx.fail(f"No such command '{args[0]}'. Use 'leveret {COUNTERPARTS[args[0]]}'.")
+            if args[0] in REMARKS:
+                ctx.fail(f"No such command '{args[0]}': {REMARKS[args[0]]}.")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest

@@ -89,10 +89,15 @@ def _version() -> None:
     _print_version(True)
 
 
+WORDS = typer.Argument(None, metavar="[COMMAND]...")
+
+
 @app.command("help", hidden=True)
-def _help(context: typer.Context) -> None:
-    """Show this help."""
+def _help(context: typer.Context, words: list[str] = WORDS) -> None:
+    """Show this help, or that of a command."""
     assert context.parent is not None
+    if words:
+        app([*words, "--help"], prog_name=context.parent.info_name)
     typer.echo(context.parent.get_help())
 
 
@@ -123,6 +128,18 @@ def _show(
     from leveret.cli.settings import show, show_json
 
     typer.echo((show_json if json else show)(config, os.environ, flags))
+
+
+RABBITMQ_CONF = typer.Argument(metavar="FILE", help="RabbitMQ's configuration file, rabbitmq.conf.")
+TOML_FILE = typer.Option(None, "--output", metavar="FILE", help="New file to write.  [default: standard output]")
+
+
+@config_app.command("import")
+def _import(file: Path = RABBITMQ_CONF, output: Path | None = TOML_FILE) -> None:
+    """Translate rabbitmq.conf into a TOML file; keys without a counterpart become comments with the reason."""
+    from leveret.cli.settings import import_rabbitmq_conf
+
+    typer.echo(import_rabbitmq_conf(file, output), nl=False)
 
 
 DATA_DIR = typer.Argument(metavar="DATA_DIR", help="Data directory, as in 'leveret serve --data-dir'.")
@@ -183,16 +200,20 @@ def _restore(
     raise typer.Exit(run(lambda: restore(source, data_dir, force)))
 
 
-@pipeline_app.command("list")
-def _list_pipelines() -> None:
-    """List the pipelines."""
+# These commands parse their options themselves, including --help: the list of pipelines imports nothing else.
+PIPELINE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@pipeline_app.command("list", context_settings=PIPELINE_ARGUMENTS, add_help_option=False)
+def _list_pipelines(context: typer.Context) -> None:
+    """List the pipelines; with --running, the Spark queries that a broker knows."""
+    if context.args:
+        from leveret.cli.pipeline_queries import app
+
+        app(args=context.args, prog_name=context.command_path)  # ends the process
     from leveret.cli.pipeline import list_pipelines
 
     typer.echo(list_pipelines())
-
-
-# The pipeline parses the options after its name, including --help.
-PIPELINE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
 @pipeline_app.command("run", context_settings=PIPELINE_ARGUMENTS, add_help_option=False)

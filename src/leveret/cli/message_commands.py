@@ -6,6 +6,7 @@ A body that is not UTF-8 is transferred as base64; ``--raw`` writes its bytes.
 from __future__ import annotations
 
 import base64
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 
 import typer
 
-from leveret.cli.api_client import Api, Misuse, Refusal, Row
+from leveret.cli.api_client import Answer, Api, Misuse, NotSupported, Refusal, Row
 from leveret.cli.broker_options import (
     AS_JSON,
     DEFAULT_EXCHANGE,
+    ROUTING_KEY,
     VHOST,
     at_broker,
     did_you_mean,
@@ -53,13 +55,14 @@ HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="Header; repeat
 @at_broker
 def publish(
     api: Api,
-    routing_key: str = typer.Argument(
-        metavar="ROUTING_KEY", help="Without --exchange: the name of a queue.", autocompletion=names_of("queues")
+    routing_key: str | None = typer.Argument(
+        None, metavar="ROUTING_KEY", help="Without --exchange: the name of a queue.", autocompletion=names_of("queues")
     ),
     body: str | None = typer.Argument(None, metavar="[BODY]", help="Message body.  [default: standard input]"),
     exchange: str = typer.Option(
         DEFAULT_EXCHANGE, "--exchange", metavar="NAME", help="Exchange.", autocompletion=names_of("exchanges")
     ),
+    key: str | None = ROUTING_KEY,
     file: Path | None = FILE,
     header: list[str] = HEADER,
     property_: list[str] = PROPERTY,
@@ -68,6 +71,7 @@ def publish(
     as_json: bool = AS_JSON,
 ) -> None:
     """Publish one message; the exit code is 1 if it is not routed to any queue."""
+    routing_key, body = _key_and_body(routing_key, body, key)
     payload = _body(body, file)
     given = _known_properties(pairs(property_, "--property"))
     properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **given}
@@ -88,6 +92,17 @@ def publish(
             f"unroutable: exchange '{name(exchange)}' has no queue for key '{routing_key}', the message was dropped; "
             f"to see why: {command}"
         )
+
+
+def _key_and_body(routing_key: str | None, body: str | None, key: str | None) -> tuple[str, str | None]:
+    """With --routing-key, the first argument is the body."""
+    if key is None and routing_key is None:
+        raise Misuse("the routing key is missing: pass ROUTING_KEY, or --routing-key KEY")
+    if key is None:
+        return routing_key or "", body
+    if body is not None:
+        raise Misuse("the routing key is given as an argument and with --routing-key: use only one of them")
+    return key, routing_key
 
 
 def _known_properties(given: Row) -> Row:
@@ -125,18 +140,41 @@ def get(
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Get messages from a queue; without --ack or --reject they are requeued and marked as redelivered."""
+    """Get messages from a queue; without --ack or --reject they stay there and are not counted as delivered."""
     if ack and reject:
         raise Misuse("--ack and --reject exclude each other: use only one of them")
-    mode = "ack_requeue_false" if ack else "reject_requeue_false" if reject else "ack_requeue_true"
-    value = {"count": number, "ackmode": mode, "encoding": "auto"}
-    answer = api.post("queues", vhost_in(api, vhost), queue, "get", value=value)
-    if as_json:
-        print_json(answer)
-    elif raw:
-        _write_bodies(answer.rows)
+    place = vhost_in(api, vhost)
+    if ack or reject:
+        answer = _got(api, place, queue, number, "ack_requeue_false" if ack else "reject_requeue_false")
+        rows = answer.rows
     else:
-        print_table(COLUMNS, answer.rows, f"Queue '{queue}' has no ready messages.")
+        rows = _browsed(api, place, queue, number)
+    if as_json:
+        print_json(answer) if ack or reject else print_line(json.dumps(rows))
+    elif raw:
+        _write_bodies(rows)
+    else:
+        print_table(COLUMNS, rows, f"Queue '{queue}' has no ready messages.")
+
+
+def _got(api: Api, vhost: str, queue: str, number: int, mode: str) -> Answer:
+    value = {"count": number, "ackmode": mode, "encoding": "auto"}
+    return api.post("queues", vhost, queue, "get", value=value)
+
+
+def _browsed(api: Api, vhost: str, queue: str, number: int) -> list[Row]:
+    """RabbitMQ cannot browse: there, the messages are requeued, which counts as a delivery."""
+    from leveret.cli.delivery_limit import QUEUE_COLUMNS, delivery_limit, warn_of_limit
+    from leveret.cli.queue_browser import QueueBrowser
+
+    try:
+        return [row for rows in QueueBrowser(api, vhost, queue).pages(number, follows=False) for row in rows]
+    except NotSupported:
+        row = api.get("queues", vhost, queue, query={"columns": QUEUE_COLUMNS}).value
+    warn_of_limit(queue, delivery_limit(row))
+    rows = _got(api, vhost, queue, number, "ack_requeue_true").rows
+    sys.stderr.write(f"{numbered(len(rows), 'messages')} requeued; the broker counts this as a delivery\n")
+    return rows
 
 
 @browse_app.command()

@@ -11,13 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from leveret.cli.delivery_text import Shown
+from leveret.cli.delivery_text import Shown, of_delivery
 from leveret.client import Channel, Consumer, Delivery
 from leveret.errors import LeveretError
 from leveret.wire.fields import Table
 
 MOST_HELD = 1_000
 PREFETCH = 200
+DELIVERY_COUNT = "x-delivery-count"  # header
 IDLE_SECONDS = 1.0  # with --no-follow: end if no message arrives for that long
 
 
@@ -30,6 +31,7 @@ class Source(NamedTuple):
     most: int | None = None
     follows: bool = True
     offset: str | None = None
+    delivery_limit: int | None = None
 
     @property
     def limit(self) -> int | None:
@@ -42,6 +44,7 @@ class Source(NamedTuple):
 class MessagePrinter:
     def __init__(self, channel: Channel, source: Source, shown: Shown, write: Callable[[bytes], None]) -> None:
         self.written = 0  # messages
+        self.discarded = 0  # messages at their delivery limit: requeueing discards them
         self._channel = channel
         self._source = source
         self._shown = shown
@@ -60,7 +63,8 @@ class MessagePrinter:
         consumer = await self._channel.consume(source.queue, no_ack=source.no_ack, arguments=arguments)
         try:
             while self._taken != source.limit and (delivery := await self._next(consumer)) is not None:
-                self._lines.append(self._shown(delivery))
+                self._count_returns(delivery)
+                self._lines.append(self._shown(of_delivery(delivery)))
                 if not consumer.waiting:
                     self._flush()
             self._flush()
@@ -73,6 +77,12 @@ class MessagePrinter:
     @property
     def _taken(self) -> int:
         return self.written + len(self._lines)
+
+    def _count_returns(self, delivery: Delivery) -> None:
+        """A message is discarded when it is requeued more often than the limit allows."""
+        count, limit = delivery.headers.get(DELIVERY_COUNT, 0), self._source.delivery_limit
+        if limit is not None and not self._source.acks and isinstance(count, int) and count >= limit:
+            self.discarded += 1
 
     async def _next(self, consumer: Consumer) -> Delivery | None:
         if self._source.follows or consumer.waiting:

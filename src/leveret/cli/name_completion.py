@@ -20,7 +20,7 @@ from leveret.cli.contexts import contexts_path, load_contexts, login_of
 SECONDS = 1.0
 MOST = 100
 HARMLESS = re.compile(r"[A-Za-z0-9_.@/+-]+")
-BY_VHOST = ("queues", "exchanges", "policies", "streams")
+BY_VHOST = ("queues", "exchanges", "policies", "schemas", "streams")
 WHERE = ("url", "username", "context", "password_file", "ca_file")
 
 Completed = Callable[[typer.Context, str], list[str]]

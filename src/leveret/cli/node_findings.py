@@ -74,6 +74,14 @@ def store_findings(failed: Row | None) -> Iterator[Finding]:
         yield Finding("alarm", f"the message store has failed: {_reason(failed)}", remedy)
 
 
+def quorum_findings(failed: Row | None) -> Iterator[Finding]:
+    """``failed``: the response of the quorum health check if it failed."""
+    if failed is not None:
+        yield Finding(
+            "warning", f"the cell may not survive another failure: {_reason(failed)}", "leveret cluster status"
+        )
+
+
 def certificate_findings(failed: Row | None) -> Iterator[Finding]:
     """``failed``: the response of the certificate health check if it failed."""
     if failed is None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leveret.cli.api_client import Api, Refusal, Row
-from leveret.cli.broker_options import AS_JSON, at_broker, single_command
+from leveret.cli.broker_options import AS_JSON, at_broker, group, single_command
+from leveret.cli.colours import ALARM, coloured
 from leveret.cli.output import print_json, print_line
 from leveret.cli.tables import (
     Column,
@@ -20,6 +21,7 @@ from leveret.cli.tables import (
 )
 
 status_app, overview_app = single_command(), single_command()
+nodes_app = group("List nodes.")
 
 REFUSED = (401, 403)
 MISSING = (404, 405, 406)
@@ -38,6 +40,8 @@ def status(api: Api, as_json: bool = AS_JSON) -> None:
     if as_json:
         print_json(nodes)
     for node in nodes.rows:
+        if "uptime" not in node:  # a node without statistics: a standby, or one that is down
+            continue
         raised = alarms(node, failed)
         if not as_json:
             _print_node(api, node, raised)
@@ -72,13 +76,16 @@ def _print_node(api: Api, node: Row, raised: list[str]) -> None:
     print_line(
         f"{overview['product_name']} {overview['product_version']} at {api.address.url}, node {text(node['name'])}"
     )
-    print_line(f"up for {duration(seconds)}, {'alarms: ' + ', '.join(raised) if raised else 'no alarms'}")
+    alarm = coloured(f"alarms: {', '.join(raised)}", ALARM) if raised else "no alarms"
+    print_line(f"up for {duration(seconds)}, {alarm}")
     numbers = overview["object_totals"]
     print_line(", ".join(numbered(numbers[kind], kind) for kind in OBJECTS))
     lengths = overview["queue_totals"]
     ready, unacked = lengths.get("messages_ready", 0), lengths.get("messages_unacknowledged", 0)
     print_line(f"{numbered(ready, 'messages')} ready, {unacked} unacked")
     print_line(f"memory {_of(node, 'mem_used', 'mem_limit')}, disk {size(node['disk_free'])} free")
+    if "cell" in overview:
+        print_line(f"leader of the cell {text(overview['cell']['name'])}, see 'leveret cluster status'")
 
 
 def _of(node: Row, used: str, limit: str) -> str:
@@ -92,8 +99,11 @@ def overview(api: Api, as_json: bool = AS_JSON) -> None:
     answer = api.get("overview")
     if as_json:
         print_json(answer)
-        return
-    totals: Row = answer.value
+    else:
+        print_overview(api, answer.value)
+
+
+def print_overview(api: Api, totals: Row) -> None:
     print_facts(
         (
             Column("product", "product_name"),
@@ -118,7 +128,7 @@ def overview(api: Api, as_json: bool = AS_JSON) -> None:
     nodes = nodes_seen(api)
     if nodes:
         print_line("")
-        print_table(NODES, nodes, "")
+        print_table(node_columns(nodes), nodes, "")
     if totals.get("listeners"):
         print_line("")
         print_table(LISTENERS, totals["listeners"], "")
@@ -130,8 +140,29 @@ NODES = (
     *columns(shown=size, memory="mem_used", high_watermark="mem_limit", disk_free="disk_free"),
     *columns(shown=size, free_limit="disk_free_limit"),
     *columns(shown=count, file_descriptors="fd_used", limit="fd_total"),
-    Column("alarms", "alarms"),
+    Column("alarms", "alarms", weight=ALARM),
 )
+
+
+def node_columns(nodes: list[Row]) -> tuple[Column, ...]:
+    """Only nodes of a cell have a role."""
+    return (NODES[0], Column("role", "role"), *NODES[1:]) if "role" in nodes[0] else NODES
+
+
+@nodes_app.command("list")
+@at_broker
+def list_nodes(api: Api, as_json: bool = AS_JSON) -> None:
+    """List nodes with their memory, disk space, file descriptors and alarms."""
+    if as_json:
+        print_json(api.get("nodes"))
+        return
+    nodes = with_alarms(api, api.get("nodes").rows)
+    print_table(node_columns(nodes), nodes, "No nodes.")
+
+
+@nodes_app.callback()
+def _nodes() -> None:
+    """List nodes."""
 
 
 def nodes_seen(api: Api) -> list[Row]:
@@ -142,5 +173,12 @@ def nodes_seen(api: Api) -> list[Row]:
         if problem.status in REFUSED:
             return []
         raise
+    return with_alarms(api, rows)
+
+
+def with_alarms(api: Api, rows: list[Row]) -> list[Row]:
     failed = failed_check(api, "alarms")
-    return [{**row, "seconds": row["uptime"] / 1000, "alarms": alarms(row, failed)} for row in rows]
+    return [
+        {**row, "seconds": row["uptime"] / 1000 if "uptime" in row else None, "alarms": alarms(row, failed)}
+        for row in rows
+    ]

@@ -9,7 +9,7 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse, Refusal, Row
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, vhost_in
-from leveret.cli.name_completion import names_of
+from leveret.cli.name_completion import choices, names_of
 from leveret.cli.output import print_json, print_line
 from leveret.cli.tables import columns, print_table
 
@@ -109,7 +109,7 @@ def clear_topic(api: Api, user: str = USER, vhost: str | None = VHOST) -> None:
 def may(
     api: Api,
     user: str = USER,
-    kind: str = typer.Argument(metavar="KIND", help="configure, write or read."),
+    kind: str = typer.Argument(metavar="KIND", help="configure, write or read.", autocompletion=choices(*KINDS)),
     name: str = typer.Argument(metavar="NAME", help="Queue or exchange."),
     routing_key: str | None = typer.Option(
         None, "--routing-key", metavar="KEY", help="Routing key at a topic exchange."

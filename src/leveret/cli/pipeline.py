@@ -17,10 +17,15 @@ SUMMARIES = {
     "archive": "write messages to Parquet files by date, hour and queue",
     "traffic": "aggregate message counts, sizes and latencies in time windows",
     "dead-letters": "report why messages were dead-lettered, and redrive selected ones",
-    "replay": "republish messages of an archive or a stream",
+    "replay": "republish messages of an archive, a stream or a table",
     "dedup": "forward each message once, by its id or its body",
     "route": "publish with a routing key computed by SQL rules or from a table",
     "schema-check": "forward messages that match a schema; others go to another exchange, with the reason",
+    "lake": "write messages to a Delta or Iceberg table, exactly once",
+    "to-jdbc": "write messages to a PostgreSQL table, where a row replaces that with its key",
+    "mask": "hash, redact or remove personal data in JSON bodies, by path",
+    "sessions": "publish one message for each session: messages of one key without a gap between them",
+    "join": "publish pairs of messages of two queues with the same key within a time",
     "audit": "verify that an archive has every message of its streams",
 }
 SPARK_PACKAGES = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}

@@ -20,6 +20,7 @@ from leveret.cli.flags import option, with_parameters
 from leveret.cli.pipeline_display import Display, table
 from leveret.errors import ConfigError, LeveretError
 from leveret.spark import LeveretListener
+from leveret.spark.jobs.description import description_of
 from leveret.spark.jobs.job import (
     BrokerOptions,
     Job,
@@ -92,15 +93,18 @@ def pairs(texts: Sequence[str], name: str) -> dict[str, str]:
 
 def run(job: Job, options: Any, master: str, conf: Mapping[str, str]) -> int:
     """Run the job, show its progress until it ends or a signal stops it, and return the exit code."""
-    spark = open_session(job.name, master, conf)
+    display = Display(sys.stderr)
+    spark = open_session(job.name, master, conf, display.note)
     stopping = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        spark.streams.addListener(LeveretListener(broker_settings(options)))
+        described = {job.name: description_of(job, options)}
+        spark.streams.addListener(LeveretListener(broker_settings(options), described))
         running = job.start(spark, options)
-        is_interrupted = watch(running, Display(sys.stderr), stopping)
+        is_interrupted = watch(running, display, stopping)
         report = running.report()
-        sys.stdout.write(table(report.heads, report.rows) + "".join(f"{line}\n" for line in report.lines))
+        lines = [*report.lines, *map(str, report.accounts)]
+        sys.stdout.write(table(report.heads, report.rows) + "".join(f"{line}\n" for line in lines))
         return INTERRUPTED if is_interrupted else GOOD if report.is_good else NOT_GOOD
     except ConfigError:
         raise

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 
 import typer
 
-from leveret.cli.api_client import Api, Misuse, Row
+from leveret.cli import queue_move_commands
+from leveret.cli.api_client import Answer, Api, Row
 from leveret.cli.broker_options import (
     ANY_VHOST,
     ARGUMENTS,
@@ -15,7 +18,6 @@ from leveret.cli.broker_options import (
     YES,
     at_broker,
     confirm,
-    did_you_mean,
     group,
     listed_at,
     pairs,
@@ -25,9 +27,10 @@ from leveret.cli.broker_options import (
 from leveret.cli.connection_commands import CONSUMER
 from leveret.cli.name_completion import choices, names_of
 from leveret.cli.output import print_created, print_line, print_list, print_object
-from leveret.cli.tables import RATES, Column, columns, count, duration, numbered, size, value_at
+from leveret.cli.queue_fields import refuse_unknown_field
+from leveret.cli.tables import RATES, Column, columns, count, duration, numbered, size
 
-app = group("List, show, create, delete, purge, pause and resume queues.")
+app = group("List, show, create, delete, purge, pause and resume queues; move them between cells.")
 purge_app = single_command()
 
 NAME = typer.Argument(metavar="NAME", help="Queue name.", autocompletion=names_of("queues"))
@@ -43,6 +46,7 @@ FACTS = (
     *COLUMNS,
     Column("durable", "durable"),
     Column("auto-delete", "auto_delete"),
+    Column("home", "home"),
     *columns("exclusive", "arguments", "policy", "operator_policy"),
     Column("effective policy", "effective_policy_definition"),
     Column("size", "message_bytes", size),
@@ -53,6 +57,7 @@ FACTS = (
 TYPES = choices("classic", "quorum", "stream")
 SORTS = {column.head: column.path for column in FACTS}
 SORT_FIELDS = {*SORTS.values(), "messages", "memory", "message_bytes_ready", "messages_details.rate"}
+COMPLETED = [name for name in (*SORTS, "messages", "memory") if " " not in name]
 
 
 @app.command("list")
@@ -62,26 +67,37 @@ def list_queues(
     vhost: str | None = ANY_VHOST,
     name: str | None = typer.Option(None, "--name", metavar="PART", help="Only queues whose name contains this text."),
     regex: bool = typer.Option(False, "--regex", help="--name is a regular expression."),
-    sort: str = typer.Option("name", "--sort", metavar="FIELD", help="Column, or field of the API's JSON."),
+    sort: str = typer.Option(
+        "name",
+        "--sort",
+        metavar="FIELD",
+        help="Column, or field of the API's JSON.",
+        autocompletion=choices(*COMPLETED),
+    ),
     reverse: bool = typer.Option(False, "--reverse", help="Sort in descending order."),
     as_json: bool = AS_JSON,
 ) -> None:
     """List queues with message counts, rates and consumers."""
     sort = SORTS.get(sort, sort)
-    if sort not in SORT_FIELDS:
-        _refuse_unknown_field(api, sort)
+    refuse_unknown_field(api, sort, {*SORTS, *SORT_FIELDS})
     query: Row = {"name": name, "use_regex": regex or None, "sort": sort, "sort_reverse": reverse or None}
     if not as_json:
         query["columns"] = ",".join(column.path for column in COLUMNS)
     answer = api.get(*listed_at(api, "queues", vhost), query=query)
+    if name is not None:
+        answer = _filtered(answer, name if regex else re.escape(name))
     print_list(answer, COLUMNS, "No queues. To create one: leveret queues create NAME", as_json)
 
 
-def _refuse_unknown_field(api: Api, field: str) -> None:
-    """Queues of RabbitMQ have fields that are not listed here."""
-    rows = api.get("queues", query={"page": 1, "page_size": 1}).value["items"]
-    if rows and value_at(rows[0], field) is None:
-        raise Misuse(f"unknown field in --sort {field!r}: {did_you_mean(field, {*SORTS, *SORT_FIELDS})}")
+def _filtered(answer: Answer, pattern: str) -> Answer:
+    """RabbitMQ ignores the filter in lists without pages, so it is applied here, too."""
+    try:
+        found = [row for row in answer.rows if re.search(pattern, row["name"], re.IGNORECASE)]
+    except re.error:  # a pattern that only the broker understands
+        return answer
+    if len(found) == len(answer.rows):
+        return answer
+    return answer._replace(body=json.dumps(found).encode())
 
 
 @app.command("show")
@@ -156,3 +172,6 @@ def resume_queue(api: Api, name: str = NAME, vhost: str | None = VHOST) -> None:
     """Resume deliveries to consumers."""
     api.post("queues", vhost_in(api, vhost), name, "resume", value={})
     print_line(f"queue '{name}' resumed")
+
+
+queue_move_commands.register(app)

@@ -19,31 +19,49 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from leveret.cli.banner import banner, first_login
+from leveret.cli.banner import banner, first_login, ready_facts
 from leveret.cli.event_loop import loop_factory
 from leveret.cli.settings import mistyped
 from leveret.config import Settings
 from leveret.config_sources import Loaded, load_settings, load_with_sources
-from leveret.errors import ConfigError, StoreError
+from leveret.errors import ClusterError, ConfigError, StoreError
 from leveret.logs import configure_logs, get_log
+from leveret.machine import keep_freed_memory, trim_heap
+from leveret.store.data_dir import kept_cells, refuse_fewer_cells
 from leveret.version import VERSION
 
 COLLECT_EVERY = 60.0  # seconds
 COLLECT_BELOW = 8 << 20  # bytes used by messages
+WORTH_TRIMMING = 10_000  # objects: those of about 300 connections
 log = get_log(__name__)
 
 MOST_FILES = 1 << 20
 """Enough for any broker; some systems report an infinite hard limit and then refuse to set it."""
 
 
-class NodeLike(Protocol):
-    """The interface of a node to ``serve``. A ``start`` that fails or is cancelled releases everything it acquired."""
+class StartedNode(Protocol):
+    """What the banner and the log show of a node."""
 
-    settings: Settings
-    endpoints: dict[str, str]
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def endpoints(self) -> Mapping[str, str]: ...
 
     @property
     def url_user(self) -> str: ...
+
+    @property
+    def cell_facts(self) -> Mapping[str, str]:
+        """For the banner: the cell of this node, its role and its cluster port. Empty for a single node."""
+
+    @property
+    def recovered(self) -> Mapping[str, object]:
+        """What the start has read from the data directory: messages, queues, and the state. Empty if it was new."""
+
+
+class NodeLike(StartedNode, Protocol):
+    """The interface of a node to ``serve``. A ``start`` that fails or is cancelled releases everything it acquired."""
 
     @property
     def message_memory(self) -> int:
@@ -53,15 +71,24 @@ class NodeLike(Protocol):
 
     async def stop(self) -> None: ...
 
-    async def reload(self, load: Callable[[], Settings]) -> None: ...
+    async def reload(self, load: Callable[[], Settings]) -> object: ...
+
+
+class TerminalLike(Protocol):
+    def show_banner(self, node: StartedNode) -> None: ...
 
 
 class Terminal:
-    """Standard output of the broker: the banner and, at the first start, a generated password."""
+    """Standard output of the broker: the banner and, at the first start, a generated password.
 
-    def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
+    Without a terminal, a log line has the same facts as the banner. With logs in JSON there is no banner: programs read
+    the output.
+    """
+
+    def __init__(self, out: TextIO, environ: Mapping[str, str], log_format: str = "human") -> None:
         self._out = out
         self._environ = environ
+        self._has_banner = log_format != "json"
         self._has_shown_login_of = ""
 
     def show_first_login(self, user: str, password: str) -> None:
@@ -76,8 +103,14 @@ class Terminal:
         self._out.flush()
         self._has_shown_login_of = user
 
-    def show_banner(self, node: NodeLike) -> None:
-        text = banner(node.settings, node.endpoints, VERSION, node.url_user, self._has_shown_login_of)
+    def show_banner(self, node: StartedNode) -> None:
+        if not self._has_banner or not self._out.isatty():
+            log.info("ready", **ready_facts(node.settings, node.endpoints, VERSION, node.recovered, node.cell_facts))
+        if not self._has_banner:
+            return
+        text = banner(
+            node.settings, node.endpoints, VERSION, node.url_user, self._has_shown_login_of, cell=node.cell_facts
+        )
         try:
             self._out.write(text)
             self._out.flush()
@@ -94,32 +127,57 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
     for name, near in mistyped(environ).items():
         log.warning("environment variable is not a setting", variable=name, nearest=near)
     collect_garbage_rarely()
+    keep_freed_memory()
     raise_file_limit()
-    terminal = Terminal(sys.stdout, environ)
+    terminal = Terminal(sys.stdout, environ, loaded.settings.log_format)
     try:
         return run(_node(loaded, environ, terminal), terminal, lambda: load_settings(config, environ, flags))
-    except (OSError, StoreError) as problem:
+    except (OSError, StoreError, ClusterError) as problem:
         sys.stderr.write(f"leveret: cannot start: {problem}\n")
         return 1
 
 
 def _node(loaded: Loaded, environ: Mapping[str, str], terminal: Terminal) -> NodeLike:
-    from leveret.node import Node  # slow to import: invalid flags are reported without it
-
     has_password = loaded.sources["default_password"] != "default"  # noqa: S105  # a source, not a password
     show = None if has_password else terminal.show_first_login
+    folder, cells = loaded.settings.data_dir, loaded.settings.cells
+    if folder is not None:
+        if not loaded.settings.cluster:
+            cells = max(cells, kept_cells(folder))
+        refuse_fewer_cells(folder, cells)
+    if loaded.settings.cluster:
+        return _cluster_node(loaded.settings, environ, show)
+    if cells > 1:
+        from leveret.cli.many_cells import ManyCells
+
+        return ManyCells(loaded.settings, environ, show)
+    from leveret.node import Node  # slow to import: invalid flags are reported without it
+
     return Node(loaded.settings, environ=environ, show_first_login=show)
 
 
+def _cluster_node(settings: Settings, environ: Mapping[str, str], show: Callable[[str, str], None] | None) -> NodeLike:
+    try:
+        from leveret.cli.member_processes import new_member
+        from leveret.cluster_node import ClusterNode
+    except ModuleNotFoundError as problem:
+        if problem.name != "nats":
+            raise
+        raise ConfigError("--cluster needs nats-py, the NATS client: pip install 'leveret[cluster]'") from problem
+    if settings.cells > 1:
+        return new_member(settings, environ, show)
+    return ClusterNode(settings, environ=environ, show_first_login=show)
+
+
 def run(
-    node: NodeLike, terminal: Terminal, load: Callable[[], Settings], exit_now: Callable[[int], object] = os._exit
+    node: NodeLike, terminal: TerminalLike, load: Callable[[], Settings], exit_now: Callable[[int], object] = os._exit
 ) -> int:
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_live(node, terminal, load, exit_now))
 
 
 async def _live(
-    node: NodeLike, terminal: Terminal, load: Callable[[], Settings], exit_now: Callable[[int], object]
+    node: NodeLike, terminal: TerminalLike, load: Callable[[], Settings], exit_now: Callable[[int], object]
 ) -> int:
     """Start, wait for a signal, stop. A signal during a long start (recovery) aborts it."""
     stopping, hung_up = asyncio.Event(), asyncio.Event()
@@ -246,11 +304,11 @@ def freeze_garbage() -> None:
 
 async def collect_when_small(node: NodeLike) -> None:
     """Collect cycles while there are few messages, which takes a few milliseconds. With many messages, a worker does it
-    when memory stays high (server/periodic_checks.py)."""
+    when memory stays high (server/periodic_checks.py). Closed connections are cycles: their memory is returned."""
     while True:
         await asyncio.sleep(COLLECT_EVERY)
-        if node.message_memory < COLLECT_BELOW:
-            gc.collect()
+        if node.message_memory < COLLECT_BELOW and gc.collect() > WORTH_TRIMMING:
+            await asyncio.get_running_loop().run_in_executor(None, trim_heap)
 
 
 def raise_file_limit() -> None:

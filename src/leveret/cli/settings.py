@@ -1,8 +1,9 @@
-"""``leveret config check`` and ``config show``."""
+"""``leveret config check``, ``config show`` and ``config import``."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -30,6 +31,30 @@ def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
         f"{name} is not a setting and has no effect. Did you mean {near}?" for name, near in mistyped(environ).items()
     ]
     return "\n".join(lines)
+
+
+def import_rabbitmq_conf(file: Path, output: Path | None) -> str:
+    """The text for standard output. The file that is written may have a password: only its owner can read it."""
+    from leveret.cli.rabbitmq_conf import translated
+
+    try:
+        result = translated(file.read_text(encoding="utf-8"), file.name)
+    except OSError as problem:
+        raise ConfigError(f"{file} cannot be read: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} is not UTF-8: pass RabbitMQ's configuration file, rabbitmq.conf") from None
+    text = result.as_toml(file.name)
+    if output is None:
+        return text
+    try:
+        with open(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as new:
+            new.write(text)
+    except OSError as problem:
+        raise ConfigError(f"{output} cannot be written: {problem.strerror}") from None
+    return (
+        f"{len(result.settings)} settings written to {output}, {len(result.remarks)} keys not translated: see its "
+        f"comments. To validate it: leveret config check --config {output}\n"
+    )
 
 
 def mistyped(environ: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TextIO
 
+from leveret.cli.colours import coloured
+
 GAP = 2  # spaces between columns
 LEAST = 20  # width to which texts are shortened: with less, names are hard to distinguish
 UNKNOWN = "-"
@@ -20,11 +22,12 @@ CUT = "…"
 
 
 class Column(NamedTuple):
-    """``path``: dotted path of the value in the row; ``shown`` formats it."""
+    """``path``: dotted path of the value in the row; ``shown`` formats it. ``weight``: its colour (colours.py)."""
 
     head: str
     path: str
     shown: Callable[[Any], str] = lambda value: text(value)
+    weight: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -51,7 +54,7 @@ def text(value: Any) -> str:
 
 def name(value: Any) -> str:
     """Like text, but an empty name is that of the default exchange, amq.default in API paths."""
-    return "(default)" if value in ("", "amq.default") else text(value)
+    return "(AMQP default)" if value in ("", "amq.default") else text(value)
 
 
 def numbered(number: int, things: str) -> str:
@@ -144,7 +147,7 @@ def print_table(
     """``empty``: the text if there are no rows."""
     out = out or sys.stdout
     width = shutil.get_terminal_size().columns if out.isatty() else None
-    (heads, *lines), left_out = layout(columns, rows, width, CUT if "utf" in (out.encoding or "").lower() else "~")
+    (heads, *lines), left_out = layout(columns, rows, width, CUT if "utf" in (out.encoding or "").lower() else "~", out)
     if not lines:
         sys.stderr.write(f"{empty}\n")
         return
@@ -162,9 +165,14 @@ def print_table(
 
 
 def layout(
-    columns: Sequence[Column], rows: Iterable[dict[str, Any]], width: int | None, mark: str = CUT
+    columns: Sequence[Column],
+    rows: Iterable[dict[str, Any]],
+    width: int | None,
+    mark: str = CUT,
+    out: TextIO | None = None,
 ) -> tuple[list[str], list[str]]:
     """Headings and rows as lines of at most ``width`` cells (None: no limit), and the headings that do not fit.
+    Cells with a weight are coloured for ``out``.
 
     Not done with rich: its tables take a millisecond per row, and there may be thousands.
     """
@@ -176,7 +184,8 @@ def layout(
         widths = fitted(widths, [column.is_number for column in columns], width)
         cells = [[cut(cell, room, mark) for cell, room in zip(row, widths, strict=False)] for row in cells]
     fitting = columns[: len(widths)]
-    lines = [_line(fitting, row, widths) for row in _with_heads(fitting, cells)]
+    heads = [column.head for column in fitting]
+    lines = [_line(fitting, heads, widths), *(_line(fitting, row, widths, out) for row in cells)]
     return lines, [column.head for column in columns[len(widths) :]]
 
 
@@ -185,13 +194,14 @@ def _with_heads(columns: Sequence[Column], cells: list[list[str]]) -> Iterator[l
     yield from cells
 
 
-def _line(columns: Sequence[Column], row: list[str], widths: list[int]) -> str:
+def _line(columns: Sequence[Column], row: list[str], widths: list[int], out: TextIO | None = None) -> str:
     from rich.cells import cell_len
 
     parts = []
     for column, cell, width in zip(columns, row, widths, strict=True):
         room = " " * (width - cell_len(cell))
-        parts.append(room + cell if column.is_number else cell + room)
+        shown = cell if out is None or cell == UNKNOWN else coloured(cell, column.weight, out)
+        parts.append(room + shown if column.is_number else shown + room)
     return (" " * GAP).join(parts).rstrip()
 
 

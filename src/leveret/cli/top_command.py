@@ -63,7 +63,9 @@ def _watch(api: Api, sort: str, vhost: str | None, interval: float) -> None:
     with Live(console=Console(), screen=True, auto_refresh=False) as live, _keys() as wait_key:
         while True:
             lines = _lines(api, sort, vhost)
-            live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+            text = Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+            text.highlight_regex(r"ALARM: [^,]+, publishers are blocked", "bold red")
+            live.update(text, refresh=True)
             key = wait_key(interval)
             if key in ("q", "Q"):
                 return

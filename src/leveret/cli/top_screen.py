@@ -88,6 +88,8 @@ def _busiest(api: Api, path: tuple[str, ...], sort: str, number: int, columns: s
 def _head(api: Api, overview: Row, nodes: list[Row]) -> list[str]:
     lines = [f"{overview['product_name']} {overview['product_version']} at {api.address.url}"]
     for node in nodes:
+        if "mem_used" not in node:  # a node without statistics: a standby, or one that is down
+            continue
         raised = node["alarms"]
         alarm = f"ALARM: {' and '.join(raised)}, publishers are blocked" if raised else "no alarms"
         lines.append(

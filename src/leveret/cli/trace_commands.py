@@ -94,11 +94,11 @@ def show_trace(api: Api, id_: str = ID, vhost: str | None = VHOST, as_json: bool
 
 def _rows(event: Row) -> list[Row]:
     """One row for the event, and one for each binding that matched."""
-    named = event | {"exchange": event["exchange"] or "(default)"} if "exchange" in event else event
+    named = event | {"exchange": event["exchange"] or "(AMQP default)"} if "exchange" in event else event
     details = ", ".join(f"{key} {_formatted(value)}" for key, value in named.items() if key not in OWN_COLUMNS)
     rows: list[Row] = [{"time": event["time"], "what": event["what"], "details": details}]
     for step in event.get("bindings", ()):
-        way = f"{step['source'] or '(default)'} -> {step['destination']} by {step['by']} '{step['routing_key']}'"
+        way = f"{step['source'] or '(AMQP default)'} -> {step['destination']} by {step['by']} '{step['routing_key']}'"
         rows.append({"time": event["time"], "what": "", "details": way})
     return rows
 

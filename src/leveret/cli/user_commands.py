@@ -9,7 +9,7 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
-from leveret.cli.name_completion import names_of
+from leveret.cli.name_completion import choices, names_of
 from leveret.cli.object_commands import list_command
 from leveret.cli.output import print_created, print_json, print_line
 from leveret.cli.tables import columns, print_facts, print_table
@@ -18,7 +18,11 @@ app = group("List, show, create and delete users; change passwords and tags.")
 
 NAME = typer.Argument(metavar="NAME", help="User name.", autocompletion=names_of("users"))
 TAGS = typer.Option(
-    [], "--tag", metavar="TAG", help="administrator, monitoring, policymaker, management or any other; repeatable."
+    [],
+    "--tag",
+    metavar="TAG",
+    help="administrator, monitoring, policymaker, management or any other; repeatable.",
+    autocompletion=choices("administrator", "monitoring", "policymaker", "management"),
 )
 COLUMNS = columns("name", "tags", "limits")
 

@@ -15,7 +15,10 @@ app = group("List, show, create and delete virtual hosts, which isolate queues, 
 
 NAME = typer.Argument(metavar="NAME", help="Virtual host.", autocompletion=names_of("vhosts"))
 TAGS = typer.Option([], "--tag", metavar="TAG", help="Tag; repeatable.")
-COLUMNS = columns("name", "description", "tags", "default_queue_type")
+CELL = typer.Option(
+    None, "--cell", metavar="CELL", help="Cell of the virtual host, with serve --cells; default: all cells."
+)
+COLUMNS = columns("name", "description", "tags", "default_queue_type", "cell")
 
 list_command(
     app,
@@ -35,6 +38,7 @@ def create_vhost(
     name: str = NAME,
     description: str | None = typer.Option(None, "--description", metavar="TEXT", help="Description."),
     tag: list[str] = TAGS,
+    cell: str | None = CELL,
 ) -> None:
     """Create a virtual host; grant access to it with 'leveret permissions set'."""
     value: Row = {}
@@ -42,6 +46,8 @@ def create_vhost(
         value["description"] = description
     if tag:
         value["tags"] = ",".join(tag)
+    if cell is not None:
+        value["cell"] = cell
     print_created(f"vhost '{name}'", api.put("vhosts", name, value=value))
 
 

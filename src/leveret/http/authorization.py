@@ -14,7 +14,7 @@ from leveret.broker.access import UserAccess, may_enter
 from leveret.broker.broker import Broker
 from leveret.broker.caller import Caller
 from leveret.broker.vhost import Vhost
-from leveret.http.errors import BadRequest, Blocked, Forbidden, ObjectNotFound
+from leveret.http.errors import BadRequest, Blocked, Forbidden, ObjectNotFound, Paused
 from leveret.http.login import broker_of, user_of
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, has_role, may_see, refuse_unless_role
 from leveret.http.values import excerpt, is_valid_text
@@ -68,6 +68,15 @@ def entered_vhost(request: Request) -> Vhost:
     return vhost_of(request)
 
 
+def other_vhost(request: Request, name: str) -> Vhost:
+    """A virtual host besides that of the path, for a user with permissions there."""
+    vhost = broker_of(request).vhosts.get(name)
+    if vhost is None:
+        raise ObjectNotFound(f"vhost '{name}' not found: name an existing one")
+    _refuse_stranger(request, vhost, is_known=_may_enter(request, vhost))
+    return vhost
+
+
 def vhost_to_change(request: Request, role: str) -> Vhost:
     """The virtual host of the path, for a change that needs ``role``. Administrators need no permissions there."""
     user = refuse_unless_role(request, role)
@@ -107,3 +116,10 @@ def refuse_while_blocked(broker: Broker) -> None:
     """Publishers are blocked during an alarm."""
     if broker.alarms:
         raise Blocked(f"publishers are blocked: {', '.join(broker.alarms.values())}; try again when the alarm is over")
+
+
+def refuse_while_paused(broker: Broker) -> None:
+    """An empty answer would mean an empty queue."""
+    broker.deliveries.check()
+    if broker.deliveries.reason is not None:
+        raise Paused(f"deliveries are paused: {broker.deliveries.reason}; try again later")

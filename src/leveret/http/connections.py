@@ -29,7 +29,7 @@ KEPT_ALIVE = 75  # seconds between two requests
 class HttpProtocol(H11Protocol):
     def __init__(self, connections: HttpConnections, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(connections.config, connections.state, {}, loop)
-        self.conn = StrictConnection()
+        self.conn = StrictConnection(connections.prefix)
         self.access_log = False  # there is no setting for an access log
         self._connections = connections
         self._head_due: asyncio.TimerHandle | None = None
@@ -86,11 +86,18 @@ class HttpProtocol(H11Protocol):
 
 class HttpConnections:
     def __init__(
-        self, app: ASGIApp, head_timeout: float, listeners: StreamListeners, *, behind_proxy: bool = False
+        self,
+        app: ASGIApp,
+        head_timeout: float,
+        listeners: StreamListeners,
+        *,
+        behind_proxy: bool = False,
+        prefix: str = "",
     ) -> None:
         self.head_timeout = head_timeout
         self.listeners = listeners
         self.behind_proxy = behind_proxy
+        self.prefix = prefix.encode("ascii")
 
         def upgraded(app_state: dict[str, Any], **_: object) -> WebSocketBridge:
             return WebSocketBridge(listeners, app_state[ADMITTED])

@@ -82,11 +82,27 @@ class Blocked(HttpError):
     headers = {"Retry-After": "1"}
 
 
+class Paused(HttpError):
+    """All deliveries are paused."""
+
+    status, error = 503, "paused"
+    headers = {"Retry-After": "1"}
+
+
 class Busy(HttpError):
     """Too many requests of this kind are in progress."""
 
     status, error = 503, "busy"
     headers = {"Retry-After": "1"}
+
+
+class ProviderFailed(HttpError):
+    """The identity provider of single sign-on does not answer, or not as it should."""
+
+    status, error = 502, "provider_failed"
+
+    def __init__(self, reason: str, **extra: object) -> None:
+        super().__init__(f"the identity provider cannot be used: {reason}", **extra)
 
 
 STATUS_OF_CODE = {403: 403, 404: 404, 405: 409, 406: 409, 506: 503, 530: 403, 320: 503, 541: 500}

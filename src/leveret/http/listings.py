@@ -151,7 +151,7 @@ async def _sort_keys(things: Iterable[T], description: RowDescription[T], sort: 
 
 def _writer(description: RowDescription[T], columns: Columns) -> Callable[[T], bytes | None]:
     rows = description.only(columns)
-    return lambda thing: encoded(_only(rows.row(thing), columns)) if rows.exists(thing) else None
+    return lambda thing: encoded(only_columns(rows.row(thing), columns)) if rows.exists(thing) else None
 
 
 async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> AsyncGenerator[bytes]:
@@ -211,7 +211,7 @@ async def _send_piece(send: Send, piece: bytes, *, more: bool) -> None:
 
 def object_response(request: Request, row: Row) -> Response:
     """One object, with the requested columns."""
-    return json_bytes_response(encoded(_only(row, list_query(request).columns)))
+    return json_bytes_response(encoded(only_columns(row, list_query(request).columns)))
 
 
 def arranged(rows: list[SortKey[Any]], query: ListQuery) -> Row:
@@ -280,16 +280,21 @@ def _rank(value: Any) -> tuple[int, Any]:
     return 2, str(value)
 
 
-def _only(row: Row, columns: Columns) -> Row:
+def list_sort_key(row: Row, query: ListQuery) -> tuple[int, Any]:
+    """The rank of a finished row."""
+    return _rank(_at(row, query.sort or ("name",)))
+
+
+def only_columns(row: Row, columns: Columns) -> Row:
     if not columns:
         return row
     chosen: Row = {}
     for name, inner in columns.items():
         value = row.get(name, MISSING)
         if isinstance(value, dict) and inner:
-            value = _only(value, inner) or MISSING
+            value = only_columns(value, inner) or MISSING
         elif isinstance(value, list) and inner:
-            value = [_only(each, inner) for each in value if isinstance(each, dict)]
+            value = [only_columns(each, inner) for each in value if isinstance(each, dict)]
         elif inner:
             continue  # not nested
         if value is not MISSING:

@@ -29,8 +29,12 @@ Login = Callable[[Credentials, LoginPeer, Callable[[User | None], None]], None]
 
 USER, BROKER = "leveret.user", "leveret.broker"  # keys of a request's scope
 SOCKET = "leveret.socket"  # key of a request's state
+AUTHORIZATION = "authorization"  # the header
 LOGIN_METHODS = "/api/auth"  # needs no login
-METRICS = frozenset({"/metrics", "/metrics/per-object", "/metrics/detailed"})  # need no login from localhost
+LIVE, READY = "/health/live", "/health/ready"  # need no login
+METRICS = frozenset(
+    {"/metrics", "/metrics/per-object", "/metrics/detailed"}
+)  # need no login from localhost, or with metrics_auth off
 
 
 class Rights(NamedTuple):
@@ -49,18 +53,20 @@ def credentials_of(header: str) -> Credentials | None:
         name, colon, password = base64.b64decode(encoded.strip(), validate=True).decode("utf-8").partition(":")
     except (binascii.Error, ValueError):
         return None
-    return Credentials(name, password) if colon else None
+    return Credentials(name, password, mechanism="Basic") if colon else None
 
 
 class HttpConnection:
     """The connection of a request. Implements server.logins.LoginPeer."""
 
-    __slots__ = ("_admitted", "_transport")
+    __slots__ = ("_admitted", "_transport", "address")
 
     def __init__(self, request: Request) -> None:
         state = request.scope["state"]
         self._transport: asyncio.Transport = state[SOCKET]
         self._admitted: Admitted = state[ADMITTED]
+        host, port = ("", 0) if request.client is None else request.client
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def source(self) -> str:

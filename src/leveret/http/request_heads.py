@@ -20,8 +20,10 @@ FOLDED = re.compile(rb"\n[ \t]")
 class StrictConnection(h11.Connection):
     """The server's end of an HTTP connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: bytes = b"") -> None:
+        """``prefix``: a path that is removed from those that begin with it, as ``/leveret``."""
         super().__init__(h11.SERVER, LARGEST_HEAD)
+        self._below = prefix + b"/"
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         if self.their_state is h11.IDLE:
@@ -32,7 +34,13 @@ class StrictConnection(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.EndOfMessage) and event.headers:
             raise h11.RemoteProtocolError("trailer fields are not supported")
+        if isinstance(event, h11.Request) and len(self._below) > 1 and event.target.startswith(self._below):
+            return self._without_prefix(event)
         return event
+
+    def _without_prefix(self, event: h11.Request) -> h11.Request:
+        target = event.target[len(self._below) - 1 :]
+        return h11.Request(method=event.method, headers=event.headers, target=target, http_version=event.http_version)
 
 
 def refuse_ambiguous(head: bytes) -> None:

@@ -40,5 +40,11 @@ def put_response(is_new: bool) -> Response:
     return Response(status_code=201 if is_new else 204)
 
 
+def download(body: bytes) -> Response:
+    """A body is never shown as a page of this origin, whatever it contains."""
+    headers = {"Content-Disposition": "attachment; filename=message", "X-Content-Type-Options": "nosniff"}
+    return Response(body, media_type="application/octet-stream", headers=headers)
+
+
 def no_content() -> Response:
     return Response(status_code=204)

@@ -14,19 +14,51 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from leveret.broker.broker import Broker
 from leveret.config import Settings
+from leveret.errors import ConfigError
 from leveret.http.login import Login
 from leveret.http.stream_listeners import StreamListeners
+from leveret.server.acceptor import Acceptor
 from leveret.server.ports import Ports
 from leveret.server.proxy_header import TrustedProxies
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from leveret.http.app import HttpApp
     from leveret.http.connections import HttpConnections
+    from leveret.http.identity_provider import IdentityProvider
+
+PACKAGES = ("h11", "starlette", "uvicorn", "websockets")  # of the extra `server`
+SIGN_ON_PACKAGES = ("jwt", "cryptography")  # of the extra `oidc`
+
+
+def has_http(settings: Settings) -> bool:
+    return settings.http_port is not None or (settings.https_port is not None and settings.tls_cert is not None)
+
+
+def has_single_sign_on(settings: Settings) -> bool:
+    return settings.oidc_issuer is not None and settings.oidc_client_id is not None
+
+
+def refuse_missing_packages(settings: Settings) -> None:
+    """To be called at the start: the packages themselves are imported late."""
+    missing = [name for name in PACKAGES if find_spec(name) is None] if has_http(settings) else []
+    if missing:
+        raise ConfigError(
+            f"the HTTP ports need {', '.join(missing)}: pip install 'leveret[server]', or turn them off with "
+            "http_port=None and https_port=None (--http-port off --https-port off)"
+        )
+    missing = [name for name in SIGN_ON_PACKAGES if find_spec(name) is None] if has_single_sign_on(settings) else []
+    if missing:
+        raise ConfigError(
+            f"oidc_issuer needs {', '.join(missing)}: pip install 'leveret[oidc]', or remove oidc_issuer and "
+            "oidc_client_id"
+        )
 
 
 class HttpServer:
@@ -47,6 +79,7 @@ class HttpServer:
         self._listeners = listeners
         self._ports: Ports | None = None
         self._connections: HttpConnections | None = None
+        self.app: HttpApp | None = None  # since start
 
     async def start(self) -> None:
         """Prepare for connections; ``listen`` accepts them."""
@@ -59,13 +92,18 @@ class HttpServer:
         self,
         hosts: tuple[str, ...],
         port: int,
-        flag: str,
+        setting: str,
         context: ssl.SSLContext | None,
         proxies: TrustedProxies | None = None,
     ) -> int:
         """Bind every host at one port and return it; port 0 picks a free one."""
         assert self._ports is not None
-        return await self._ports.listen(hosts, port, flag, context, proxies)
+        return await self._ports.listen(hosts, port, setting, context, proxies)
+
+    def adopter(self, context: ssl.SSLContext | None) -> Acceptor:
+        """See Ports."""
+        assert self._ports is not None
+        return self._ports.adopter(context)
 
     async def renew(self, context: ssl.SSLContext) -> None:
         """Use ``context`` for new connections; existing ones are unaffected."""
@@ -82,8 +120,31 @@ class HttpServer:
         from leveret.http.connections import HttpConnections
 
         settings = self._settings
-        app = HttpApp(self._broker, self._login, settings.loopback_users, self._routes(), settings.hsts_max_age)
-        return HttpConnections(app, settings.handshake_timeout, self._listeners, behind_proxy=settings.behind_proxy)
+        self.app = app = HttpApp(
+            self._broker,
+            self._login,
+            settings.loopback_users,
+            self._routes(),
+            settings.hsts_max_age,
+            metrics_auth=settings.metrics_auth == "on",
+            prefix=settings.http_path_prefix,
+            provider=self._provider(),
+            user_claim=settings.oidc_user_claim,
+        )
+        return HttpConnections(
+            app,
+            settings.handshake_timeout,
+            self._listeners,
+            behind_proxy=settings.behind_proxy,
+            prefix=settings.http_path_prefix,
+        )
+
+    def _provider(self) -> IdentityProvider | None:
+        if not has_single_sign_on(self._settings):
+            return None
+        from leveret.http.identity_provider import IdentityProvider
+
+        return IdentityProvider.of(self._settings, self._broker.clock)
 
     async def stop(self, seconds: float) -> None:
         """Accept no new connections; requests in progress are aborted after ``seconds``."""
@@ -93,3 +154,5 @@ class HttpServer:
             begun = asyncio.get_running_loop().time()
             await self._listeners.drained(seconds * 0.4)
             await self._connections.close(seconds - (asyncio.get_running_loop().time() - begun))
+        if self.app is not None:
+            self.app.close()

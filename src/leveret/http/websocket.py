@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,12 +22,12 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.headers import parse_subprotocol
 from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
-from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from leveret.http.errors import NOT_FOUND
 from leveret.http.origins import is_same_origin
 from leveret.http.stream_listeners import StreamListener, StreamListeners, peer_name
+from leveret.http.websocket_frames import WebSocketFrames
 from leveret.logs import get_log
 from leveret.server.admission import ADMITTED, Admitted
 from leveret.session.limits import UNAUTHENTICATED_BYTES
@@ -38,8 +37,6 @@ PIECE = 256 << 10  # bytes in one frame to the client
 DATA = (Opcode.BINARY, Opcode.TEXT, Opcode.CONT)
 
 log = get_log("websocket")
-_frame_log = logging.getLogger("leveret.websocket.frames")
-_frame_log.setLevel(logging.ERROR)  # the library would log every connection, as the broker already does
 
 
 class WebSocketBridge(asyncio.Protocol, asyncio.Transport):
@@ -57,7 +54,7 @@ class WebSocketBridge(asyncio.Protocol, asyncio.Transport):
         self._is_full = False  # the client does not read
         self._is_flooded = False  # the client does not read but sends pings, so reading is paused
         self._is_reading = True
-        self._websocket = ServerProtocol(max_size=(None, UNAUTHENTICATED_BYTES), logger=_frame_log)
+        self._websocket = WebSocketFrames(UNAUTHENTICATED_BYTES)
         self._socket: asyncio.Transport = None  # type: ignore[assignment]  # set by connection_made
 
     # ---- called by the event loop
@@ -161,7 +158,7 @@ class WebSocketBridge(asyncio.Protocol, asyncio.Transport):
         """An authenticated client may send larger frames."""
         if not self._is_authenticated and self._listener is not None and self._inside is not None:
             self._is_authenticated = self._listener.is_known(self._inside)
-            self._websocket.max_fragment_size = self._listener.most_bytes(self._inside)
+            self._websocket.limit(self._listener.most_bytes(self._inside))
 
     def _is_unwanted(self, frame: Frame) -> bool:
         if frame.opcode is not Opcode.TEXT or self._listener is None or self._listener.is_text:

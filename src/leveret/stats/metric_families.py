@@ -7,6 +7,7 @@ prefix, which is ``rabbitmq_``, or ``rabbitmq_detailed_`` at that endpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import add
 from typing import Generic, NamedTuple, TypeVar
 
 from leveret.delivery.consumer import UNLIMITED
@@ -31,11 +32,17 @@ class Family(NamedTuple):
 
 
 class ObjectFamily(NamedTuple, Generic[T]):
-    """A metric of queues, connections or channels, and the function that reads it from one of them."""
+    """A metric of queues, connections or channels, and the function that reads it from one of them, or None.
+
+    ``combine`` makes one value of those of two objects, for objects without series of their own. ``is_ours``: RabbitMQ
+    has no such metric.
+    """
 
     group: str
     family: Family
-    read: Callable[[T], Value]
+    read: Callable[[T], Value | None]
+    combine: Callable[[Value, Value], Value] = add
+    is_ours: bool = False
 
 
 class NodeFamily(NamedTuple):
@@ -52,7 +59,7 @@ def family_of(name: str) -> Family:
     return Family(name, kind, HELP[name])
 
 
-def object_families(group: str, readers: Mapping[str, Callable[[T], Value]]) -> list[ObjectFamily[T]]:
+def object_families(group: str, readers: Mapping[str, Callable[[T], Value | None]]) -> list[ObjectFamily[T]]:
     return [ObjectFamily(group, family_of(name), read) for name, read in readers.items()]
 
 
@@ -186,7 +193,7 @@ MACHINE = _node_families(
     "node_coarse_metrics",
     {
         "process_open_fds": "files",
-        "process_open_tcp_sockets": "sockets",
+        "process_open_tcp_sockets": "sockets_used",
         "process_resident_memory_bytes": "memory",
         "disk_space_available_bytes": "disk_free",
     },
@@ -198,6 +205,20 @@ MACHINE = _node_families(
         "resident_memory_limit_bytes": "memory_high_watermark",
         "disk_space_available_limit_bytes": "disk_free_limit",
         "erlang_uptime_seconds": "uptime",
+    },
+)
+
+IO = _node_families(
+    "node_persister_metrics",
+    {
+        "io_read_ops_total": "reads",
+        "io_read_bytes_total": "read_bytes",
+        "io_read_time_seconds_total": "read_seconds",
+        "io_write_ops_total": "writes",
+        "io_write_bytes_total": "written_bytes",
+        "io_write_time_seconds_total": "write_seconds",
+        "io_sync_ops_total": "syncs",
+        "io_sync_time_seconds_total": "sync_seconds",
     },
 )
 
@@ -242,14 +263,16 @@ SUMS = _node_families(
         "channel_get_ack_total": "get",
         "channel_get_total": "get_no_ack",
         "channel_get_empty_total": "get_empty",
-        "connection_incoming_bytes_total": "received_bytes",
-        "connection_outgoing_bytes_total": "sent_bytes",
+        "connection_incoming_bytes_total": "recv_oct",
+        "connection_outgoing_bytes_total": "send_oct",
     },
 )
 
-BOUNDS = _node_families(
-    "bounds",
+OWN = _node_families(
+    "own",
     {
+        "alarms_store_read_only": "alarm_store",
+        "oldest_message_age_seconds": "oldest_message_age",
         "messages_routing_refused_total": "routing_refused",
         "loop_longest_turn_seconds": "longest_turn",
         "sockets": "admitted_sockets",
@@ -259,6 +282,21 @@ BOUNDS = _node_families(
         "connections_refused_total": "refused",
     },
 )
+
+RABBITMQ_GROUPS = frozenset(
+    {
+        "auth_attempt_metrics",
+        "auth_attempt_detailed_metrics",
+        "channel_process_metrics",
+        "channel_queue_metrics",
+        "exchange_bindings",
+        "exchange_names",
+        "queue_exchange_metrics",
+        "ra_metrics",
+        "vhost_status",
+    }
+)
+"""Families of RabbitMQ's detailed endpoint that have no metrics here. Scrape configurations ask for them."""
 
 GLOBAL = _node_families(
     "global",

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from leveret.http.errors import BadRequest
 from leveret.http.values import integer_of
 
+UNKNOWN = -(1 << 62)  # a value that the previous run did not record; sums with it are negative as well
 MOST_SAMPLES = 1_000  # samples of one column in one response
 LONGEST = 365 * 24 * 3600
 
@@ -28,19 +29,19 @@ Column = tuple[str, tuple[int, ...]]
 
 
 class Samples:
-    """The rows of the last ``most`` intervals or more.
+    """The rows of the last ``most`` intervals or more. What was before a row that was dropped is unknown.
 
     ``goes_back``: before the first row the values were the same, not zero.
     """
 
-    __slots__ = ("_first", "_goes_back", "_most", "_rows", "_width", "latest")
+    __slots__ = ("_before", "_first", "_most", "_rows", "_width", "latest")
 
     def __init__(self, width: int, most: int, *, goes_back: bool = False) -> None:
         self._rows = array("q")
         self._first = 0  # the oldest row, counted from the start of the array
         self._width = width + 1
         self._most = most + 1
-        self._goes_back = goes_back
+        self._before: int | None = None if goes_back else 0  # each value before the first row; None: that of the row
         self.latest: Row = ()
 
     def add(self, tick: int, row: Row) -> None:
@@ -54,7 +55,21 @@ class Samples:
         start = self._first * self._width
         self._rows[start : start + self._width] = entry
         self._first = (self._first + 1) % self._most
-        self._goes_back = True
+        self._before = UNKNOWN
+
+    def saved(self) -> bytes:
+        """All rows, the oldest first, each after its tick."""
+        start = self._first * self._width
+        with memoryview(self._rows) as rows:
+            return b"".join((rows[start:], rows[:start]))  # copied once: there may be megabytes
+
+    def put_before(self, saved: bytes, shift: int) -> None:
+        """Rows of a previous run, before those of this one; the oldest that do not fit are left out."""
+        past, own = array("q", saved), array("q", self.saved())
+        for place in range(0, len(past), self._width):
+            past[place] += shift
+        self._rows = (past + own)[-self._most * self._width :]
+        self._first = 0
 
     def __len__(self) -> int:
         return len(self._rows) // self._width
@@ -73,8 +88,8 @@ class Samples:
                 low = middle + 1
             else:
                 high = middle
-        if low == 0 and not self._goes_back:
-            return (0,) * (self._width - 1)
+        if low == 0 and self._before is not None:
+            return (self._before,) * (self._width - 1)
         start = self._place(max(low - 1, 0))
         return tuple(self._rows[start + 1 : start + self._width])
 
@@ -101,18 +116,20 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The requested windows of history: for counters, and for queue lengths."""
+    """The requested windows of history: for counters, for queue lengths, and for measures of the node."""
 
     rates: Window | None = None
     lengths: Window | None = None
+    node: Window | None = None
 
 
 NO_WINDOWS = Windows()
 
 
 def windows_of(query: Mapping[str, object]) -> Windows:
-    """``msg_rates_age`` with ``msg_rates_incr``, ``lengths_age`` with ``lengths_incr``; both or none."""
-    return Windows(_window_of(query, "msg_rates"), _window_of(query, "lengths"))
+    """``msg_rates_age`` with ``msg_rates_incr``, ``lengths_age`` with ``lengths_incr``, ``node_stats_age`` with
+    ``node_stats_incr``; both or none."""
+    return Windows(*[_window_of(query, name) for name in ("msg_rates", "lengths", "node_stats")])
 
 
 def _window_of(query: Mapping[str, object], name: str) -> Window | None:
@@ -136,13 +153,15 @@ class Moment(NamedTuple):
 
 
 class Past(NamedTuple):
-    """The last two ticks, the seconds between them, and the moments of the requested history."""
+    """The last two ticks, the seconds between them, and the moments of the requested history at which samples were
+    taken. Counters began at zero at the tick ``since``."""
 
     last: int
     before: int
     seconds: float
     moments: Sequence[Moment]  # the latest first
-    age: int
+    age: int  # 0: no history is requested
+    since: int
 
 
 def details(columns: Sequence[Column], row_at: RowAt | None, past: Past) -> dict[str, Any]:
@@ -167,16 +186,15 @@ def _of_nothing(past: Past) -> dict[str, Any]:
 
 
 def _detail(rate: float, samples: list[int], past: Past) -> dict[str, Any]:
-    if not samples:
+    if not past.age:
         return {"rate": rate}
+    known = [(sample, moment) for sample, moment in zip(samples, past.moments, strict=True) if sample >= 0]
+    own = [sample for sample, moment in known if moment.tick >= past.since]
     return {
-        "avg": sum(samples) / len(samples),
-        "avg_rate": (samples[0] - samples[-1]) / past.age,
+        "avg": sum([sample for sample, _ in known]) / len(known) if known else 0.0,
+        "avg_rate": (own[0] - own[-1]) / past.age if own else 0.0,
         "rate": rate,
-        "samples": [
-            {"sample": sample, "timestamp": moment.timestamp}
-            for sample, moment in zip(samples, past.moments, strict=True)
-        ],
+        "samples": [{"sample": sample, "timestamp": moment.timestamp} for sample, moment in known],
     }
 
 

@@ -33,13 +33,28 @@ CHURN = (
     "queue_created",
     "queue_deleted",
 )
-NODE = (*TOTAL, *CHURN, "mem_used")
+MEMORY_KINDS = (
+    *("queue_procs", "definitions", "unfinished_messages", "transactions", "unread_output", "routes", "connections"),
+    "uploads",
+)  # as in broker/memory_users.py
+MEASURED_VALUES = ("disk_free", "fd_used", "sockets_used", "proc_used", "loop_lag")  # lag in microseconds
+MEASURED_COUNTS = (
+    *("cpu_time", "io_sync_count", "io_sync_time", "io_write_count", "io_write_bytes"),  # times in microseconds
+    *("io_write_time", "io_read_count", "io_read_bytes", "io_read_time"),
+)
+MEASURED = (*MEASURED_VALUES, *MEASURED_COUNTS, *(f"memory_{kind}" for kind in MEMORY_KINDS))
+TRAFFIC_COUNTS = ("recv_oct", "send_oct")  # bytes from and to clients
+VHOST = (*TOTAL, *TRAFFIC_COUNTS)
+NODE = (*TOTAL, *CHURN, *TRAFFIC_COUNTS, "mem_used", *MEASURED)
 
-RECEIVED = QUEUE.index("publish")
+QUEUE_USE = ("consumers", "get_empty")  # these columns follow in the row of a queue, then those of lanes
+LANES = len(QUEUE) + len(QUEUE_USE)
+RECEIVED, ACKED = QUEUE.index("publish"), QUEUE.index("ack")
 GIVEN = tuple(QUEUE.index(name) for name in ("deliver", "deliver_no_ack", "get", "get_no_ack"))
-QUEUE_COUNTS: tuple[Column, ...] = (*((name, (QUEUE.index(name),)) for name in COUNTED), ("deliver_get", GIVEN))
+GIVEN_COUNTS: tuple[Column, ...] = (*((name, (QUEUE.index(name),)) for name in COUNTED), ("deliver_get", GIVEN))
+QUEUE_COUNTS: tuple[Column, ...] = (*GIVEN_COUNTS, ("get_empty", (len(QUEUE) + QUEUE_USE.index("get_empty"),)))
 TOTAL_COUNTS: tuple[Column, ...] = (
-    *QUEUE_COUNTS,
+    *GIVEN_COUNTS,
     *((name, (TOTAL.index(name),)) for name in ("confirm", "return_unroutable", "drop_unroutable", "get_empty")),
 )
 READY, UNACKED = QUEUE.index("messages_ready"), QUEUE.index("messages_unacknowledged")
@@ -48,6 +63,7 @@ LENGTHS: tuple[Column, ...] = (
     ("messages_ready", (READY,)),
     ("messages_unacknowledged", (UNACKED,)),
 )
+MEASURES: tuple[Column, ...] = tuple((name, (NODE.index(name),)) for name in ("mem_used", *MEASURED))
 CHURN_COUNTS: tuple[Column, ...] = tuple((name, (NODE.index(name),)) for name in CHURN)
 CHANNEL_COUNTS: tuple[Column, ...] = (
     ("publish", (0,)),
@@ -55,7 +71,10 @@ CHANNEL_COUNTS: tuple[Column, ...] = (
     ("return_unroutable", (2,)),
     ("deliver_get", (3,)),
 )
-TRAFFIC: tuple[Column, ...] = (("recv_oct", (0,)), ("send_oct", (1,)))
+DELIVERED = 3  # the position of the last delivery tag in the row of a channel
+TRAFFIC: tuple[Column, ...] = tuple((name, (place,)) for place, name in enumerate(TRAFFIC_COUNTS))
+NODE_TRAFFIC: tuple[Column, ...] = tuple((name, (NODE.index(name),)) for name in TRAFFIC_COUNTS)
+VHOST_TRAFFIC: tuple[Column, ...] = tuple((name, (VHOST.index(name),)) for name in TRAFFIC_COUNTS)
 EXCHANGE_COUNTS: tuple[Column, ...] = (("publish_in", (0,)), ("publish_out", (1,)))
 
 Sampled = DeclaredQueue | ExchangeCounters | Connection | Channel
@@ -68,6 +87,7 @@ NO_CONNECTIONS = (0, 0, 0, 0)
 
 class VhostTotals(NamedTuple):
     row: Row  # columns as in TOTAL
+    traffic: Row  # bytes from and to clients
     churn: Row  # queues declared, created, deleted
     queues: int
     consumers: int
@@ -87,7 +107,7 @@ class Totals(NamedTuple):
 
 
 def queue_row(queue: DeclaredQueue) -> Row:
-    """Columns as in QUEUE; for a priority queue also the messages received by each lane."""
+    """Columns as in QUEUE and QUEUE_USE; for a priority queue also the messages received by each lane."""
     counters = queue.counters
     no_ack, got_no_ack = counters.delivered_no_ack, counters.got_no_ack
     backlog = queue.backlog
@@ -102,6 +122,8 @@ def queue_row(queue: DeclaredQueue) -> Row:
         counters.acked,
         queue.ready,
         queue.unacked,
+        len(queue.consumers),
+        counters.got_nothing,
         *received,
     )
 
@@ -112,10 +134,44 @@ def channel_row(channel: Channel) -> Row:
     return channel.published, confirmed, channel.returned, channel.unacked.next_tag - 1
 
 
-def open_connections(broker: Broker) -> list[Connection]:
-    """The connections that have opened a virtual host."""
+def open_sessions(broker: Broker) -> list[Connection]:
+    """The connections of clients, and the links of other cells, that have opened a virtual host."""
     known: list[object] = list(broker.registry.connections)
     return [each for each in known if isinstance(each, Connection) and has_vhost(each)]
+
+
+def open_connections(broker: Broker) -> list[Connection]:
+    """The connections of clients that have opened a virtual host. Links of other cells are not among them."""
+    return [each for each in open_sessions(broker) if not each.is_link]
+
+
+def traffic(broker: Broker) -> tuple[int, int]:
+    """Bytes received from and sent to clients since the start, closed connections included; links are no clients.
+
+    Counted at once: a connection that is closed between two steps would be counted twice, or not at all.
+    """
+    registry = broker.registry
+    known: list[object] = list(registry.connections)
+    peers = [each.peer for each in known if isinstance(each, Connection) and not each.is_link]
+    received, sent = sum([peer.received for peer in peers]), sum([peer.sent for peer in peers])
+    return registry.past_received + received, registry.past_sent + sent
+
+
+def vhost_traffic(broker: Broker) -> dict[str, tuple[int, int]]:
+    """The same by virtual host. Counted at once as well."""
+    sums = {name: [each.counters.past_received, each.counters.past_sent] for name, each in broker.vhosts.items()}
+    for connection in open_connections(broker):
+        own = sums.get(connection.vhost.name)
+        if own is not None:
+            own[0] += connection.peer.received
+            own[1] += connection.peer.sent
+    return {name: (received, sent) for name, (received, sent) in sums.items()}
+
+
+def own_queues(vhost: Vhost) -> list[DeclaredQueue]:
+    """Without those of other cells, which count them."""
+    queues = list(vhost.queues.values())
+    return queues if vhost.cells.watcher is None else [queue for queue in queues if queue.home is None]
 
 
 def has_vhost(connection: Connection) -> bool:
@@ -144,6 +200,8 @@ def counting(broker: Broker, met: Met | None = None) -> Generator[int, None, Tot
     totals: dict[str, VhostTotals] = {}
     for vhost in list(broker.vhosts.values()):
         totals[vhost.name] = yield from counting_vhost(vhost, peers.by_vhost.get(vhost.name, NO_CONNECTIONS), met)
+    bytes_of = vhost_traffic(broker)
+    totals = {name: each._replace(traffic=bytes_of.get(name, each.traffic)) for name, each in totals.items()}
     return Totals(totals, peers.publishers)
 
 
@@ -172,10 +230,11 @@ class _Peers:
 def counting_vhost(
     vhost: Vhost, peers: Sequence[int] = NO_CONNECTIONS, met: Met | None = None
 ) -> Generator[int, None, VhostTotals]:
-    """The totals of a virtual host, which may be deleted."""
+    """The totals of a virtual host, which may be deleted; its traffic without that of open connections."""
     sums = [0] * len(QUEUE)
     consumers = empty = 0
-    for queues in _sliced(iter(list(vhost.queues.values()))):
+    own_ones = own_queues(vhost)
+    for queues in _sliced(iter(own_ones)):
         for queue in queues:
             row = queue_row(queue)
             sums = [one + other for one, other in zip(sums, row, strict=False)]  # lanes are not summed
@@ -200,7 +259,8 @@ def counting_vhost(
         sums[0],
     )
     churn = (own.queues_declared, own.queues_created, own.queues_deleted)
-    return VhostTotals(row, churn, len(vhost.queues), consumers, len(vhost.exchanges), connections, channels)
+    traffic = own.past_received, own.past_sent
+    return VhostTotals(row, traffic, churn, len(own_ones), consumers, len(vhost.exchanges), connections, channels)
 
 
 def _past_row(past: QueueCounters) -> Row:

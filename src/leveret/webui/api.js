@@ -22,6 +22,11 @@ export class ApiError extends Error {
   }
 }
 
+/** The folder of the UI, as the browser sees it: a proxy may serve the broker below a path. */
+export const ROOT = new URL(".", document.baseURI).pathname;
+/** Header of login and logout: the broker sets its cookie for this folder only. */
+export const COOKIE_PATH = { "X-Leveret-Path": ROOT };
+
 /** @type {Record<number, string>} */
 const TITLES = {
   0: "No response from the broker",
@@ -36,6 +41,8 @@ const TITLES = {
 };
 
 let whenLoggedOut = () => {};
+/** @type {(nodes: string[], missing: string[]) => void} */
+let whenNodesAnswer = () => {};
 /** @type {(problem: ApiError | null) => void} */
 let whenHealthChanges = () => {};
 
@@ -55,6 +62,14 @@ export function onHealth(call) {
   whenHealthChanges = call;
 }
 
+/**
+ * `call(nodes, missing)` is called after each response that several nodes have contributed to.
+ * @param {(nodes: string[], missing: string[]) => void} call
+ */
+export function onNodes(call) {
+  whenNodesAnswer = call;
+}
+
 /** @type {(path: string, query?: Query, options?: Options) => Promise<any>} */
 export const get = (path, query, options) => call("GET", path, query, undefined, options);
 /** @type {(path: string, body?: unknown, options?: Options) => Promise<any>} */
@@ -63,6 +78,18 @@ export const post = (path, body, options) => call("POST", path, undefined, body 
 export const put = (path, body, options) => call("PUT", path, undefined, body ?? {}, options);
 /** @type {(path: string, options?: Options) => Promise<any>} */
 export const remove = (path, options) => call("DELETE", path, undefined, undefined, options);
+
+/**
+ * The bytes of a response that is not JSON.
+ * @param {string} address
+ * @param {Options} [options]
+ */
+export async function getBytes(address, { signal } = {}) {
+  const response = await fetch(located(address), { signal, credentials: "same-origin", cache: "no-store" });
+  if (response.ok) return new Uint8Array(await response.arrayBuffer());
+  const title = TITLES[response.status] ?? `Status ${response.status}`;
+  throw new ApiError(response.status, title, String(readable(await response.text())?.reason ?? title));
+}
 
 /**
  * path`/api/queues/${vhost}/${name}` with each part encoded.
@@ -113,6 +140,7 @@ async function sent(method, address, body, signal, further) {
     });
     const text = await response.text(); // may be interrupted
     whenHealthChanges(null);
+    noteNodes(response.headers);
     return { response, text };
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
@@ -126,6 +154,14 @@ async function sent(method, address, body, signal, further) {
   }
 }
 
+/** @param {Headers} headers */
+function noteNodes(headers) {
+  const names = (/** @type {string} */ name) =>
+    (headers.get(name) || "").split(",").filter(Boolean).map(decodeURIComponent);
+  const nodes = names("X-Leveret-Nodes");
+  if (nodes.length) whenNodesAnswer(nodes, names("X-Leveret-Missing-Nodes"));
+}
+
 /** @param {string} text */
 function readable(text) {
   if (!text) return null;
@@ -137,11 +173,13 @@ function readable(text) {
 }
 
 /**
+ * An address of the API, "/api/...", below ROOT.
  * Empty strings are sent: they can name the default exchange, or be an empty routing key.
  * @param {string} address
  * @param {Query} [query]
  */
 function located(address, query) {
   const given = Object.entries(query ?? {}).flatMap(([name, value]) => (value == null ? [] : [[name, String(value)]]));
-  return given.length ? `${address}?${new URLSearchParams(given)}` : address;
+  const below = ROOT + address.slice(1);
+  return given.length ? `${below}?${new URLSearchParams(given)}` : below;
 }

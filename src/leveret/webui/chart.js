@@ -6,16 +6,18 @@ import { clockTime, short } from "./format.js";
 const USUAL = 640; // width in pixels until it can be measured
 const HEIGHT = 180;
 const LEFT = 44; // minimum; long axis labels need more
+const DIGITS = 9; // by which a scale may grow
 const LETTER = 6.4; // width of a character of a label
 const BOTTOM = 20;
 const TOP = 8;
 const LONG = 1_800_000; // time span in milliseconds from which axis labels omit seconds
 
 /**
- * `now` is a value newer than the last point, if known. Points are [milliseconds, value], the oldest first.
- * @typedef {[number, number]} Point
+ * `now` is a value newer than the last point, if known. Points are [milliseconds, value], the oldest first; a value of
+ * null is a gap.
+ * @typedef {[number, number | null]} Point
  * @typedef {{ label: string, points: Point[], now?: number }} Series
- * @typedef {(value: number | undefined) => string} Format
+ * @typedef {(value: number | null | undefined) => string} Format
  */
 
 /**
@@ -26,7 +28,7 @@ export function lineChart(title) {
   const legend = h("div", { class: "legend" });
   const drawing = s("svg", { class: "chart", role: "img", "aria-label": title });
   const element = h("figure", { class: "card chart-card" }, h("figcaption", {}, h("h2", {}, title), legend), drawing);
-  /** @type {{ series: Series[], show: Format, scale: ReturnType<typeof scaleOf> } | null} */
+  /** @type {{ series: Series[], show: Format, seconds: number, scale: ReturnType<typeof scaleOf> } | null} */
   let drawn = null;
   /** @type {number | null} */
   let pointed = null; // x coordinate of the pointer in the window
@@ -34,11 +36,12 @@ export function lineChart(title) {
   /**
    * @param {Series[]} series
    * @param {Format} show
+   * @param {number} seconds the time range, even if there are no points for all of it
    */
-  function draw(series, show = short) {
+  function draw(series, show = short, seconds = 0) {
     const width = drawing.clientWidth || USUAL;
-    const scale = scaleOf(series, width, show);
-    drawn = { series, show, scale };
+    const scale = scaleOf(series, width, show, seconds);
+    drawn = { series, show, seconds, scale };
     drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     fill(
       legend,
@@ -54,7 +57,7 @@ export function lineChart(title) {
       drawing.append(
         s(
           "text",
-          { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" },
+          { x: (width + LEFT) / 2, y: HEIGHT / 2 - 14, class: "hint", "text-anchor": "middle" },
           "Collecting data …",
         ),
       );
@@ -78,14 +81,14 @@ export function lineChart(title) {
     );
   }
 
-  new ResizeObserver(() => drawn && draw(drawn.series, drawn.show)).observe(drawing);
+  new ResizeObserver(() => drawn && draw(drawn.series, drawn.show, drawn.seconds)).observe(drawing);
   drawing.addEventListener("pointermove", (event) => {
     pointed = event.clientX;
     point();
   });
   drawing.addEventListener("pointerleave", () => {
     pointed = null;
-    if (drawn) draw(drawn.series, drawn.show);
+    if (drawn) draw(drawn.series, drawn.show, drawn.seconds);
   });
   return { element, draw };
 }
@@ -94,7 +97,7 @@ export function lineChart(title) {
  * @param {Series} series
  * @param {number} at
  * @param {Format} show
- * @param {number | undefined} value
+ * @param {number | null | undefined} value
  */
 function legendItem(series, at, show, value) {
   return h("span", { class: `key line-${at}` }, h("i", {}), `${series.label} `, h("b", {}, show(value)));
@@ -120,20 +123,20 @@ function nearest(points, time) {
  * @param {Series[]} series
  * @param {number} width
  * @param {Format} show
+ * @param {number} seconds
  */
-function scaleOf(series, width, show) {
+function scaleOf(series, width, show, seconds) {
   const times = series.flatMap((one) => one.points.map(([time]) => time));
   if (times.length < 2) return null;
-  const first = times.reduce((a, b) => Math.min(a, b));
-  const last = Math.max(
-    times.reduce((a, b) => Math.max(a, b)),
-    first + 1,
-  );
-  const values = series.flatMap((one) => one.points.map(([, value]) => value));
-  const top = roundUp(
+  const last = times.reduce((a, b) => Math.max(a, b));
+  const oldest = times.reduce((a, b) => Math.min(a, b));
+  const first = Math.min(seconds ? last - seconds * 1000 : oldest, last - 1);
+  const values = series.flatMap((one) => one.points.map(([, value]) => value ?? 0));
+  let top = roundUp(
     values.reduce((a, b) => Math.max(a, b), 0),
     values.every(Number.isInteger),
   );
+  for (let times = 0; times < DIGITS && show(top / 2) === show(0); times += 1) top *= 10; // labels that differ
   const left = Math.max(LEFT, ...[top, top / 2].map((value) => show(value).length * LETTER + 12));
   return {
     left,
@@ -186,15 +189,22 @@ function axes(scale, show) {
 
 /**
  * @param {Series} series
- * @param {number} at
+ * @param {number} line
  * @param {ReturnType<typeof scaleOf>} scale
  */
-function curve(series, at, scale) {
+function curve(series, line, scale) {
   if (!scale || series.points.length < 2) return null;
+  let isGap = true;
   const path = series.points
-    .map(([time, value], index) => `${index ? "L" : "M"}${scale.x(time).toFixed(1)} ${scale.y(value).toFixed(1)}`)
+    .map(([time, value], at) => {
+      const command = isGap ? "M" : "L";
+      const isAlone = isGap && (series.points[at + 1]?.[1] ?? null) === null; // a dot
+      isGap = value === null;
+      if (value === null) return "";
+      return `${command}${scale.x(time).toFixed(1)} ${scale.y(value).toFixed(1)}${isAlone ? "m-1.5 0h3" : ""}`;
+    })
     .join("");
-  return s("path", { class: `line line-${at}`, d: path });
+  return s("path", { class: `line line-${line}`, d: path });
 }
 
 /**
@@ -218,32 +228,70 @@ export function sparkline(values, label) {
 }
 
 /**
- * Samples of the API, newest first, as points or as rates between them.
+ * Samples of the API, newest first, as points or as rates between them. The API leaves out times in which it took no
+ * samples: there the points have a gap. A counter that decreases was reset by a restart, which is a gap as well.
  * @returns {Point[]}
- * @param {{ samples?: { timestamp: number, sample: number }[] } | undefined} details
+ * @param {{ samples?: Sample[] } | undefined} details
  * @param {boolean} [isRate]
  */
 export function pointsOf(details, isRate) {
   const samples = [...(details?.samples ?? [])].reverse();
+  const step = stepOf(samples);
   /** @type {Point[]} */
-  const points = samples.map((one) => [one.timestamp, one.sample]);
-  if (!isRate) return points;
-  /** @type {Point[]} */
-  const rates = points.slice(1).map(([time, value], at) => {
-    const seconds = (time - points[at][0]) / 1000;
-    return [time, seconds > 0 ? Math.max(value - points[at][1], 0) / seconds : 0];
+  const points = samples.flatMap((one, at) => {
+    const before = samples[at - 1];
+    const isGap = before && one.timestamp - before.timestamp > step;
+    if (!isRate) return withGap(isGap, before, [one.timestamp, one.sample]);
+    if (!before) return [];
+    const grown = one.sample - before.sample;
+    const seconds = (one.timestamp - before.timestamp) / 1000;
+    return [/** @type {Point} */ ([one.timestamp, isGap || grown < 0 ? null : grown / seconds])];
   });
-  return rates.slice(1); // the first sample may predate the broker's history and repeat the second
+  return isRate ? points.slice(1) : points; // the first sample may predate the history of an object, and repeat one
+}
+
+/** @typedef {{ timestamp: number, sample: number }} Sample */
+
+/**
+ * Milliseconds: a longer time between two samples is a gap.
+ * @param {Sample[]} samples
+ */
+function stepOf(samples) {
+  const steps = samples.slice(1).map((one, at) => one.timestamp - samples[at].timestamp);
+  return Math.min(...steps, Infinity) * 1.5;
 }
 
 /**
- * The series of a chart: the rates of some counters, by label.
+ * @param {boolean} isGap
+ * @param {Sample} before
+ * @param {Point} point
+ * @returns {Point[]}
+ */
+function withGap(isGap, before, point) {
+  return isGap ? [[before.timestamp + 1, null], point] : [point];
+}
+
+/**
+ * The series of a chart: the rates of some counters, by label. Several counters are added up.
  * @param {Record<string, any> | undefined} counters
- * @param {Record<string, string>} names
+ * @param {Record<string, string | string[]>} names
  */
 export function rateSeries(counters, names) {
   return Object.entries(names).map(([label, name]) => ({
     label,
-    points: pointsOf(counters?.[`${name}_details`], true),
+    points: pointsOf(addedDetails([name].flat().map((one) => counters?.[`${one}_details`])), true),
   }));
+}
+
+/**
+ * The sums of samples with the same time.
+ * @param {({ samples?: Sample[] } | undefined)[]} details
+ * @returns {{ samples: Sample[] }}
+ */
+export function addedDetails(details) {
+  /** @type {Map<number, number>} */
+  const sums = new Map();
+  for (const one of details)
+    for (const { timestamp, sample } of one?.samples ?? []) sums.set(timestamp, (sums.get(timestamp) ?? 0) + sample);
+  return { samples: [...sums].map(([timestamp, sample]) => ({ timestamp, sample })) };
 }

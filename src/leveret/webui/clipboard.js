@@ -10,11 +10,11 @@ const REFUSED = {
 
 /**
  * Undefined if the browser has no clipboard API, as without TLS.
- * @param {string} text
+ * @param {string | (() => string)} text
  */
 export function copyButton(text) {
   const copy = () =>
-    navigator.clipboard.writeText(text).then(
+    navigator.clipboard.writeText(typeof text === "string" ? text : text()).then(
       () => notify("Copied to clipboard."),
       () => notifyError(REFUSED),
     );

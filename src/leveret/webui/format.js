@@ -54,6 +54,11 @@ export function bytes(value) {
   return `${at === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${UNITS[at]}`;
 }
 
+/** @param {unknown} value */
+export function byteRate(value) {
+  return isNumber(value) ? `${bytes(value)}/s` : NONE;
+}
+
 /**
  * 850 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h.
  * @param {unknown} seconds

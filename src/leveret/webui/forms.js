@@ -107,16 +107,24 @@ export function dialog(title, content) {
 
 /**
  * A dialog that deletes an object for good. With `label`, the user types the name of the object to confirm.
- * @param {{ kind: string, name: string, text: string, label: string | false, act: () => Promise<void> }} options
+ * @param {object} options
+ * @param {string} options.kind
+ * @param {string} options.name
+ * @param {string} options.text
+ * @param {string | false} options.label
+ * @param {string} [options.title]
+ * @param {Child[]} [options.fields] further fields
+ * @param {(given: Given) => Promise<void>} options.act
  */
-export function deletionDialog({ kind, name, text, label, act }) {
+export function deletionDialog({ kind, name, text, label, title = `Delete ${kind} ${name}`, fields = [], act }) {
   const typed = h("input", { name: "typed", required: true, autocomplete: "off", spellcheck: "false" });
   const confirmation = label && [
     h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to confirm."),
     field(label, typed),
   ];
-  const element = form([h("p", {}, text, " This cannot be undone."), confirmation], `Delete ${kind}`, async () => {
-    await act();
+  const warning = h("p", { class: "typed-name" }, text, " This cannot be undone.");
+  const element = form([warning, fields, confirmation], `Delete ${kind}`, async (given) => {
+    await act(given);
     close();
   });
   const action = /** @type {HTMLButtonElement} */ (element.querySelector("[type=submit]"));
@@ -125,5 +133,5 @@ export function deletionDialog({ kind, name, text, label, act }) {
   typed.addEventListener("input", () => {
     action.disabled = typed.value !== name;
   });
-  const close = dialog(`Delete ${kind} ${name}`, element);
+  const close = dialog(title, element);
 }

@@ -20,9 +20,10 @@ const COUNTING = [30, 60, 120, 250]; // the same while a dry run counts
  * @property {boolean} dry_run
  * @property {number} done
  * @property {number} skipped
- * @property {number} looked_at
+ * @property {number} examined
  * @property {number} messages
  * @property {string} [destination]
+ * @property {string} [destination_vhost]
  * @property {number} [rate]
  * @property {number} [limit]
  * @property {number} [ids]
@@ -189,9 +190,9 @@ class Line {
    */
   show(row, expected) {
     const whole = expected ?? row.ids ?? row.limit;
-    const share = Math.max(row.looked_at / Math.max(row.messages, 1), whole ? row.done / whole : 0);
+    const share = Math.max(row.examined / Math.max(row.messages, 1), whole ? row.done / whole : 0);
     this.bar.value = Math.min(share, 1);
-    const how = [row.destination && `to ${row.destination}`, row.rate && `at ${row.rate.toLocaleString("en-US")}/s`]
+    const how = [row.destination && `to ${destinationOf(row)}`, row.rate && `at ${row.rate.toLocaleString("en-US")}/s`]
       .filter(Boolean)
       .join(" ");
     setText(
@@ -202,9 +203,17 @@ class Line {
   }
 }
 
+/**
+ * With its virtual host if it is another one.
+ * @param {Job} row
+ */
+function destinationOf({ vhost, destination, destination_vhost: other }) {
+  return other && other !== vhost ? `${destination} in ${other}` : destination;
+}
+
 /** @param {Job} row */
 function notifyEnd(row) {
-  const destination = row.destination ? ` to ${row.destination}` : "";
+  const destination = row.destination ? ` to ${destinationOf(row)}` : "";
   const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} from ${row.queue}${destination}`;
   const skipped = row.skipped ? ` ${plural(row.skipped, "message")} skipped: ${SKIPPED[row.kind]}.` : "";
   if (row.state === "lost")

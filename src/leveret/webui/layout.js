@@ -15,13 +15,34 @@ export function pageHead(title, about = null, ...buttons) {
 }
 
 /**
+ * A name as text; spaces at its ends, which are easily overlooked, are marked.
+ * @param {string} name
+ * @returns {Child}
+ */
+export function nameText(name) {
+  const [, before, inside, behind] = /^(\s*)(.*?)(\s*)$/s.exec(name) ?? ["", "", name, ""];
+  if (!before && !behind) return name;
+  const space = (/** @type {string} */ text) => text && h("span", { class: "edge-space" }, text);
+  return [space(before), inside, space(behind)];
+}
+
+/**
+ * A link with the name of an object.
+ * @param {string} href
+ * @param {string} name
+ */
+export function nameLink(href, name) {
+  return h("a", { href, title: name }, nameText(name));
+}
+
+/**
  * The heading of an object.
  * @param {Child} name
  * @param {Child} about
  * @param {...Child} buttons
  */
 export function objectHead(name, about, ...buttons) {
-  return head(h("h1", { class: "object" }, name), about, buttons);
+  return head(h("h1", { class: "object" }, typeof name === "string" ? nameText(name) : name), about, buttons);
 }
 
 /**
@@ -74,4 +95,9 @@ export function badge(text, kind = "", title) {
  */
 export function emptyCard(title, ...content) {
   return h("div", { class: "card first" }, h("h2", {}, title), content);
+}
+
+/** Whether the broker has several nodes (shell.js). */
+export function hasSeveralNodes() {
+  return document.documentElement.classList.contains("several-nodes");
 }

@@ -3,6 +3,8 @@
 import { get } from "./api.js";
 import { h } from "./dom.js";
 import { choice, dialog, field, form } from "./forms.js";
+import { fuzzyPattern } from "./fuzzy.js";
+import { nameLink } from "./layout.js";
 import { notify } from "./notices.js";
 import { go } from "./router.js";
 import { Table } from "./table.js";
@@ -19,6 +21,12 @@ const FOUND = 12;
 export const VHOST = { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost };
 
 /**
+ * Shown if there are several nodes.
+ * @type {Column}
+ */
+export const NODE = { title: "Node", sort: "node", rank: 3, width: "node", value: (row) => row.node };
+
+/**
  * The name of an object as a link. If the list is too narrow for the column of virtual hosts, the name of a virtual
  * host other than / follows: different virtual hosts may have objects of the same name.
  * @param {(vhost: string, name: string) => string} address
@@ -32,7 +40,7 @@ export function nameColumn(address, shown = (name) => name) {
     width: "name",
     value: (row) => [row.vhost, row.name],
     show: ([vhost, name]) => [
-      h("a", { href: address(vhost, name), title: shown(name) }, shown(name)),
+      nameLink(address(vhost, name), shown(name)),
       vhost !== "/" && h("small", { class: "where faint" }, ` in ${vhost}`),
     ],
   };
@@ -81,9 +89,26 @@ export function finder(kind, columns, found) {
    * @returns {Promise<Found[]>}
    */
   return async (text, signal) => {
-    const query = { page: 1, page_size: FOUND, name: text, sort: "name", columns };
-    return (await get(`/api/${kind}`, query, { signal })).items.map(found);
+    const query = { page: 1, page_size: FOUND, sort: "name", columns };
+    return (await similar(`/api/${kind}`, query, text, signal)).map(found);
   };
+}
+
+/**
+ * Rows of a list whose name contains the text; if they are few, also those that have its letters in this order.
+ * @param {string} address
+ * @param {import("./api.js").Query} query
+ * @param {string} text
+ * @param {AbortSignal} signal
+ * @returns {Promise<any[]>}
+ */
+export async function similar(address, query, text, signal) {
+  const { items } = await get(address, { ...query, name: text }, { signal });
+  if (items.length >= FOUND || text.length < 3) return items;
+  const further = await get(address, { ...query, name: fuzzyPattern(text), use_regex: true }, { signal });
+  const known = new Set(items.map((/** @type {any} */ row) => JSON.stringify([row.vhost, row.name])));
+  const others = further.items.filter((/** @type {any} */ row) => !known.has(JSON.stringify([row.vhost, row.name])));
+  return [...items, ...others];
 }
 
 /** A field for a virtual host, preset to the selected one. */
@@ -118,7 +143,8 @@ export function additionDialog(noun, fields, add) {
  * @param {{ where?: string, remedy?: string }} [texts]
  */
 export async function refuseExisting(address, noun, name, { where = "", remedy = "choose another name" } = {}) {
-  const { items } = await get(address, { page: 1, page_size: 500, columns: "name", name });
+  const pattern = `^${name.replace(/[^\p{L}\p{N}]/gu, "\\$&")}$`; // only this name, however many others contain it
+  const { items } = await get(address, { page: 1, page_size: 500, columns: "name", name: pattern, use_regex: true });
   if (items.some((/** @type {any} */ one) => one.name === name))
     throw { title: `${noun} not added`, reason: `${noun} ${name} already exists${where}: ${remedy}.` };
 }

@@ -80,7 +80,7 @@ export function undoable(text, act, done = () => {}) {
   const left = () => Math.max(end - performance.now(), 0);
   const show = () => {
     bar.value = left();
-    count.textContent = ` in ${Math.ceil(left() / 1000)} s`;
+    count.textContent = ` in ${Math.ceil(left() / 1000)}\u00a0s`;
   };
   const notice = h(
     "div",

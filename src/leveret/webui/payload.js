@@ -67,3 +67,63 @@ export function asHex(body) {
   }
   return lines.join("\n") || "(empty)";
 }
+
+/** @param {Uint8Array} body */
+export function isGzip(body) {
+  return body[0] === 0x1f && body[1] === 0x8b && body[2] === 8;
+}
+
+/**
+ * The decompressed body, up to `most` bytes; less if the body is truncated or damaged.
+ * @param {Uint8Array} body
+ */
+export async function gunzipped(body, most = 4 << 20) {
+  const stream = new Blob([/** @type {Uint8Array<ArrayBuffer>} */ (body)])
+    .stream()
+    .pipeThrough(new DecompressionStream("gzip"));
+  const reader = stream.getReader();
+  /** @type {Uint8Array[]} */
+  const parts = [];
+  let size = 0;
+  try {
+    while (size < most) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      parts.push(value);
+      size += value.length;
+    }
+  } catch {
+    // the rest cannot be decompressed
+  }
+  reader.cancel().catch(() => {}); // a small body can contain gigabytes
+  return joined(parts, Math.min(size, most));
+}
+
+/**
+ * @param {Uint8Array[]} parts
+ * @param {number} size
+ */
+function joined(parts, size) {
+  const all = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    const piece = part.subarray(0, size - at);
+    all.set(piece, at);
+    at += piece.length;
+  }
+  return all;
+}
+
+/**
+ * Whether the body is a JSON object or list.
+ * @param {Uint8Array} body
+ */
+export function isJson(body) {
+  if (!isReadable(body) || !/^\s*[{[]/.test(asText(body.slice(0, 64)))) return false;
+  try {
+    JSON.parse(asText(body));
+    return true;
+  } catch {
+    return false;
+  }
+}

@@ -1,12 +1,13 @@
 // Selects the page by the URL fragment. A pattern is "/queues/:vhost/:name"; each part is encoded separately.
 
 /**
- * @typedef {{ name: string, tags: string[] }} User
+ * @typedef {{ name: string, tags: string[], has_session?: boolean }} User
  *
  * A module of pages/: pages with `nav` are in the menu, other pages belong to the entry `under`.
  * @typedef {object} Page
  * @property {string} path
  * @property {string} [nav]
+ * @property {(user: User) => boolean} [isFor] whether the menu and the search have it for this user
  * @property {string} [under]
  * @property {(parameters: any) => string} title
  * @property {(place: HTMLElement, parameters: any, signal: AbortSignal, user: User) => unknown} show

@@ -1,13 +1,16 @@
-// Ctrl-K search over all pages and objects. A page can export `find(text, signal)`: [{title, hint, address}].
+// Ctrl-K search over all pages, objects and actions. A page can export `find(text, signal)`: [{title, hint, address}].
 
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
+import { distance } from "./fuzzy.js";
 import { openDialog } from "./notices.js";
 import { go } from "./router.js";
 
 /**
  * @typedef {import("./router.js").Page} Page
- * @typedef {{ title: string, hint: string, address: string }} Found
+ *
+ * `act` is called, or the page at `address` is opened.
+ * @typedef {{ title: string, hint: string, address?: string, act?: () => void }} Found
  */
 
 const TYPING = 150;
@@ -18,16 +21,13 @@ const TYPING = 150;
  * @param {string} text
  */
 function nearestFirst(found, text) {
-  const wanted = text.toLowerCase();
-  const distance = (/** @type {Found} */ { title }) => {
-    const name = title.toLowerCase();
-    return name === wanted ? 0 : name.startsWith(wanted) ? 1 : 2;
-  };
-  return found.toSorted((one, other) => distance(one) - distance(other));
+  const far = (/** @type {Found} */ { title }) => distance(title, text) ?? Infinity;
+  return found.toSorted((one, other) => far(one) - far(other) || 0);
 }
 
 export class Search {
   #pages;
+  #actions;
   /** @type {Found[]} */
   #found = [];
   #chosen = 0;
@@ -35,12 +35,16 @@ export class Search {
   #looking = Promise.resolve(true);
   #asking = new AbortController();
 
-  /** @param {Page[]} pages */
-  constructor(pages) {
+  /**
+   * @param {Page[]} pages
+   * @param {Found[]} actions
+   */
+  constructor(pages, actions) {
     this.#pages = pages;
+    this.#actions = actions;
     this.input = h("input", {
       type: "search",
-      placeholder: "Go to a page, queue, exchange, …",
+      placeholder: "Go to a page, queue, exchange, … or type an action",
       "aria-label": "Search",
       role: "combobox",
       "aria-expanded": "true",
@@ -96,7 +100,8 @@ export class Search {
     const { signal } = this.#asking;
     const text = this.input.value.trim();
     const pages = this.#pages.flatMap(({ nav, path }) => (nav ? [{ title: nav, hint: "page", address: path }] : []));
-    this.#show(pages.filter(({ title }) => title.toLowerCase().includes(text.toLowerCase())));
+    const known = [...pages, ...this.#actions].filter(({ title }) => distance(title, text) !== null);
+    this.#show(text ? nearestFirst(known, text) : pages);
     if (!text) return true;
     await Promise.all(this.#pages.map((page) => this.#ask(page, text, signal)));
     if (!signal.aborted && !this.#found.length)
@@ -171,6 +176,7 @@ export class Search {
   /** @param {Found} found */
   #go(found) {
     this.element.close();
-    go(found.address);
+    if (found.act) found.act();
+    else go(found.address ?? "/");
   }
 }

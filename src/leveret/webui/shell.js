@@ -1,10 +1,12 @@
 // The frame around every page: menu, search, theme switch and current user.
 
-import { onHealth, post } from "./api.js";
+import { alarmBanner } from "./alarm_banner.js";
+import { COOKIE_PATH, onHealth, onNodes, post } from "./api.js";
 import { fill, fillFor, h, s } from "./dom.js";
 import { problemBox } from "./notices.js";
 import { Router } from "./router.js";
 import { Search } from "./search.js";
+import { pressed, showHelp } from "./shortcuts.js";
 import { chooseTheme, chosenTheme, THEMES } from "./theme.js";
 
 /** @typedef {import("./router.js").Page} Page */
@@ -16,6 +18,7 @@ const THEME_NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
 
 export class Shell {
   #leaving = new AbortController();
+  #stopping = new AbortController();
   #isMoving = false; // false for the first page after the login
   #router;
   #search;
@@ -23,15 +26,19 @@ export class Shell {
   /**
    * `whenOut` is called after the logout.
    * @param {Page[]} pages
+   * @param {import("./search.js").Found[]} actions of the search
    * @param {import("./router.js").User} user
    * @param {() => void} whenOut
    */
-  constructor(pages, user, whenOut) {
+  constructor(pages, actions, user, whenOut) {
     this.user = user;
-    this.#search = new Search(pages);
+    const leave = { title: "Log out", hint: "action", act: () => this.#logOut(whenOut) };
+    const allowed = pages.filter((page) => page.isFor?.(user) ?? true);
+    this.#search = new Search(allowed, hasSession(user) ? [...actions, leave] : actions);
     this.main = h("main", { id: "main", tabindex: "-1" });
     this.health = h("div", { class: "health", role: "alert", hidden: true });
-    this.links = pages.filter((page) => page.nav).map((page) => h("a", { href: `#${page.path}` }, page.nav));
+    this.missing = h("div", { class: "health", role: "alert", hidden: true });
+    this.links = allowed.filter((page) => page.nav).map((page) => h("a", { href: `#${page.path}` }, page.nav));
     const skip = h(
       "button",
       { type: "button", class: "skip strong", onclick: () => this.main.focus() },
@@ -42,7 +49,7 @@ export class Shell {
       { class: "shell" },
       skip,
       this.#side(whenOut),
-      h("div", { class: "content" }, this.health, this.main),
+      h("div", { class: "content" }, this.health, this.missing, alarmBanner(this.#stopping.signal), this.main),
       this.#search.element,
     );
     this.#router = new Router(pages, (page, parameters) => this.#show(page, parameters));
@@ -51,12 +58,14 @@ export class Shell {
   start() {
     document.addEventListener("keydown", this.#pressed);
     onHealth((problem) => this.#showHealth(problem));
+    onNodes((nodes, missing) => this.#showNodes(nodes, missing));
     this.#router.start();
   }
 
   stop() {
     document.removeEventListener("keydown", this.#pressed);
     this.#leaving.abort();
+    this.#stopping.abort();
     this.#router.stop();
   }
 
@@ -69,10 +78,7 @@ export class Shell {
       name();
     });
     name();
-    const out = async () => {
-      await post("/api/logout").catch(() => {}); // an expired session is logged out already
-      whenOut();
-    };
+    const out = () => this.#logOut(whenOut);
     return h(
       "header",
       { class: "side" },
@@ -89,18 +95,26 @@ export class Shell {
         { class: "foot" },
         h("span", { class: "user", title: this.user.tags?.join(", ") }, this.user.name),
         theme,
-        h("button", { type: "button", class: "quiet", onclick: out }, "Log out"),
+        hasSession(this.user) && h("button", { type: "button", class: "quiet", onclick: out }, "Log out"),
+        h(
+          "div",
+          { class: "foot-links" },
+          h("a", { class: "quiet-link", href: "#/api" }, "API"),
+          h("button", { type: "button", class: "quiet", onclick: showHelp }, "Help"),
+        ),
       ),
     );
   }
 
+  /** @param {() => void} whenOut */
+  async #logOut(whenOut) {
+    // An expired session is logged out already.
+    await post("/api/logout", {}, { headers: COOKIE_PATH }).catch(() => {});
+    whenOut();
+  }
+
   /** @param {KeyboardEvent} event */
-  #pressed = (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
-      event.preventDefault();
-      this.#search.open();
-    }
-  };
+  #pressed = (event) => pressed(event, () => this.#search.open());
 
   /**
    * @param {Page | null} page
@@ -133,6 +147,22 @@ export class Shell {
     this.#isMoving = true;
   }
 
+  /**
+   * Lists show the node of each object only if there are several.
+   * @param {string[]} nodes
+   * @param {string[]} missing
+   */
+  #showNodes(nodes, missing) {
+    document.documentElement.classList.toggle("several-nodes", nodes.length > 1);
+    this.missing.hidden = !missing.length;
+    const names = missing.join(", ");
+    if (missing.length)
+      fillFor(this.missing, names, () => [
+        h("strong", {}, missing.length > 1 ? "Nodes not responding:" : "Node not responding:"),
+        ` ${names}. Lists and totals are incomplete.`,
+      ]);
+  }
+
   /** @param {import("./api.js").ApiError | null} problem */
   #showHealth(problem) {
     this.health.hidden = !problem;
@@ -143,6 +173,15 @@ export class Shell {
         problem.reason,
       ]);
   }
+}
+
+/**
+ * Whether the user has logged in here. A proxy that authenticates users sends credentials with each request: the UI
+ * cannot log such a user out.
+ * @param {import("./router.js").User} user
+ */
+export function hasSession(user) {
+  return user.has_session !== false;
 }
 
 /** The logo. */

@@ -2,11 +2,14 @@
 // source sorts and filters; it returns the API's own page format (see Page), or is a `rowsSource` over loaded rows.
 //
 // A cell is updated only if its value has changed, so that focus and selection survive a refresh. Therefore `show`
-// receives the value and not the row. Columns of rank 4, then 3, then 2 are hidden if the table is narrow.
+// receives the value and not the row. Columns of rank 4, then 3, then 2 are hidden if the table is narrow;
+// those of rank 5 are shown if the user chooses them.
 // In the same way `empty(reason)` is called again only if `emptiness()` returns another reason.
 
+import { ColumnChoice } from "./column_choice.js";
 import { fillFor, h } from "./dom.js";
 import { number, plural } from "./format.js";
+import { nameText } from "./layout.js";
 import { keepState, keptState } from "./list_state.js";
 import { showProblem } from "./notices.js";
 import { poll } from "./poll.js";
@@ -15,21 +18,24 @@ const ROW = 36; // row height in pixels, as in app.css
 const PAGE = 100;
 const MARGIN = 8; // rows above and below the visible ones
 const TYPING = 250;
+const BY_CHOICE = 5; // rank of columns that are shown by choice only
 
 /**
  * @typedef {Record<string, any>} Row a row of the API
- * @typedef {{ page: number, page_size: number, sort?: string, sort_reverse?: boolean, name?: string }} Question
+ * @typedef {{ page: number, page_size: number, sort?: string, sort_reverse?: boolean, name?: string,
+ *   use_regex?: boolean }} Question
  * @typedef {{ items: Row[], filtered_count: number, total_count: number, page?: number }} Page
  * @typedef {(question: Question, signal: AbortSignal) => Promise<Page>} Source
  *
  * @typedef {object} Column
  * @property {string} title
  * @property {(row: any) => any} value
- * @property {(value: any) => import("./dom.js").Child} [show] shows the value; as text by default
+ * @property {(value: any) => import("./dom.js").Child} [show] shows the value; by default as text (nameText)
  * @property {string} [sort] the field to sort by
  * @property {string} [align] "right" for numbers
  * @property {number} [rank]
  * @property {string} [width] a class of app.css without "w-"
+ * @property {() => HTMLElement} [head] instead of the title
  *
  * @typedef {object} TableOptions
  * @property {Column[]} columns
@@ -43,6 +49,8 @@ const TYPING = 250;
  * @property {() => unknown} [emptiness]
  * @property {boolean} [isKept] keeps filter and order in the URL
  * @property {number} [toolsFrom] number of rows from which the filter is shown
+ * @property {string} [id] lets the user choose the columns, which the browser remembers by this name
+ * @property {boolean} [canRegex] the source accepts regular expressions
  */
 
 export class Table {
@@ -60,6 +68,10 @@ export class Table {
   /** @type {Line[]} */
   #lines = [];
   #refresh = () => {};
+  /** @type {ColumnChoice | null} */
+  #choice = null;
+  #isRegex = false;
+  whenFiltered = () => {};
 
   /** @param {TableOptions} options */
   constructor({
@@ -74,8 +86,10 @@ export class Table {
     emptiness = () => "",
     isKept = false,
     toolsFrom = 1,
+    id = "",
+    canRegex = false,
   }) {
-    this.#columns = columns;
+    this.#columns = id ? columns : columns.filter((column) => column.rank !== BY_CHOICE);
     this.#source = source;
     this.#signal = signal;
     this.#sort = sort;
@@ -96,7 +110,10 @@ export class Table {
     });
     this.count = h("span", { class: "faint count", role: "status" });
     this.tools = h("div", { class: "table-tools", hidden: this.toolsFrom > 1 }, this.search, this.count);
+    this.regex = this.#regexButton();
+    if (canRegex) this.search.after(this.regex);
     this.heads = this.#columns.map((column) => this.#head(column));
+    if (id) this.#chooseColumns(id);
     this.above = h("tr", { class: "spacer" }, h("td"));
     this.body = h("tbody", { class: "rows" });
     this.below = h("tr", { class: "spacer" }, h("td"));
@@ -119,6 +136,7 @@ export class Table {
     const growing = new ResizeObserver(() => this.#draw());
     growing.observe(this.scroller);
     this.#signal.addEventListener("abort", () => growing.disconnect());
+    this.#styleColumns();
     this.#markSort();
     this.#refresh = poll(
       signal,
@@ -132,17 +150,78 @@ export class Table {
     this.#refresh();
   }
 
-  /** Reloads from the first row, after the question has changed. */
+  /** Reloads from the first row, after the filter has changed. */
   restart() {
+    this.whenFiltered();
+    this.#reload();
+  }
+
+  #reload() {
     this.#generation += 1;
     this.#rows.clear();
     this.scroller.scrollTop = 0;
     this.#refresh();
   }
 
+  /** Draws the rows again, after a change that is not in the data. */
+  redraw() {
+    this.#draw();
+  }
+
+  /** The question as it is now, for rows that are not loaded. */
+  get question() {
+    return { sort: this.#sort || undefined, sort_reverse: this.#reverse, ...this.#filter };
+  }
+
+  get #filter() {
+    return { name: this.#name || undefined, use_regex: (this.#isRegex && Boolean(this.#name)) || undefined };
+  }
+
+  /** @param {string} id */
+  #chooseColumns(id) {
+    this.#choice = new ColumnChoice(id, () => this.#styleColumns());
+    this.tools.append(this.#choice.button(this.#columns, this.heads));
+  }
+
+  /** Applies the columns that the user has chosen. A table with many columns scrolls. */
+  #styleColumns() {
+    if (!this.#choice) return;
+    for (const [at, column] of this.#columns.entries()) {
+      const kind = this.#choice.classOf(column);
+      for (const cell of [this.heads[at], ...this.#lines.map((line) => line.cells[at])]) {
+        cell.classList.toggle("chosen", kind === "chosen");
+        cell.classList.toggle("unchosen", kind === "unchosen");
+      }
+    }
+    const shown = this.heads.filter((head) => head.matches(".chosen, :not([class*=rank-], .unchosen)"));
+    this.table.style.minWidth = this.#choice.isEmpty ? "" : `${shown.length * 100 + 80}px`;
+  }
+
+  #regexButton() {
+    const button = h(
+      "button",
+      {
+        type: "button",
+        class: "regex mono",
+        "aria-label": "Regular expression",
+        "aria-pressed": String(this.#isRegex),
+        title: "Filter by a regular expression",
+      },
+      ".*",
+    );
+    button.addEventListener("click", () => {
+      this.#isRegex = !this.#isRegex;
+      button.setAttribute("aria-pressed", String(this.#isRegex));
+      this.#remember();
+      if (this.#name) this.restart();
+    });
+    return button;
+  }
+
   /** @param {Column} column */
   #head(column) {
     const classes = classesOf(column);
+    if (column.head) return h("th", { class: classes, scope: "col" }, column.head());
     if (!column.sort) return h("th", { class: classes, scope: "col" }, column.title);
     return h(
       "th",
@@ -161,11 +240,12 @@ export class Table {
     this.#sort = column.sort ?? "";
     this.#markSort();
     this.#remember();
-    this.restart();
+    this.#reload();
   }
 
   #recall() {
     this.#name = keptState("name") ?? "";
+    this.#isRegex = keptState("regex") === "yes";
     const sort = keptState("sort");
     if (!this.#columns.some((column) => column.sort && column.sort === sort)) return;
     this.#sort = sort ?? "";
@@ -173,7 +253,9 @@ export class Table {
   }
 
   #remember() {
-    if (this.isKept) keepState({ name: this.#name, sort: this.#sort, down: this.#reverse ? "yes" : "" });
+    if (!this.isKept) return;
+    const [regex, down] = [this.#isRegex ? "yes" : "", this.#reverse ? "yes" : ""];
+    keepState({ name: this.#name, regex, sort: this.#sort, down });
   }
 
   #markSort() {
@@ -229,13 +311,7 @@ export class Table {
    * @returns {Promise<Page>}
    */
   async #asked(page) {
-    const question = {
-      page,
-      page_size: PAGE,
-      sort: this.#sort || undefined,
-      sort_reverse: this.#reverse,
-      name: this.#name || undefined,
-    };
+    const question = { page, page_size: PAGE, ...this.question };
     try {
       return await this.#source(question, this.#signal);
     } catch (problem) {
@@ -274,11 +350,13 @@ export class Table {
     this.above.style.height = `${from * ROW}px`;
     this.below.style.height = `${(Math.max(this.#filtered, 0) - to) * ROW}px`;
     while (this.#lines.length > to - from) this.#lines.pop()?.element.remove();
+    const before = this.#lines.length;
     while (this.#lines.length < to - from) {
       const line = new Line(this.#columns);
       this.#lines.push(line);
       this.body.append(line.element);
     }
+    if (this.#lines.length > before) this.#styleColumns();
     for (const [at, line] of this.#lines.entries()) line.show(this.#rows.get(from + at), from + at);
     this.table.setAttribute("aria-rowcount", String(Math.max(this.#filtered, 0) + 1));
   }
@@ -361,7 +439,8 @@ class Line {
 function showIn(cell, column, value) {
   fillFor(cell, [value], () => {
     cell.title = typeof value === "string" ? value : "";
-    return column.show ? column.show(value) : value;
+    if (column.show) return column.show(value);
+    return typeof value === "string" ? nameText(value) : value;
   });
 }
 

@@ -72,9 +72,9 @@ def test_a_step_ends_when_its_sieve_has_taken_its_time(
     job = job_of(kind, harness, scope_of(TimedSieve(SlowSieve(monkeypatch))))
     steps = []
     while job.step():
-        steps.append(job.looked_at)
+        steps.append(job.examined)
     assert steps[:3] == [3, 6, 9]
-    assert job.looked_at == MESSAGES
+    assert job.examined == MESSAGES
 
 
 def test_a_sieve_that_is_quick_takes_all_in_one_step(harness: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,4 +83,4 @@ def test_a_sieve_that_is_quick_takes_all_in_one_step(harness: BrokerHarness, mon
     assert found is not None
     job = Browse(harness.queue("q"), harness.broker.background, scope_of(TimedSieve(found)))
     assert job.step() is False
-    assert (job.looked_at, job.done) == (MESSAGES, 1)
+    assert (job.examined, job.done) == (MESSAGES, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from leveret.cli.findings import Finding, find_dead_letter_queues, queue_findings
 
 Row = dict[str, Any]
@@ -43,10 +45,10 @@ def test_a_stream_that_grows_unread_is_well_and_its_letters_are_not_sent_back() 
 
 
 def test_what_a_lease_holds_is_not_blamed_on_consumers() -> None:
-    held = queue(messages_unacknowledged=7)
+    held = queue(messages_unacknowledged=7, delivery_idle_time=3600.0)
     assert list(queue_findings([held], (), {("/", "q"): 7})) == []
     [finding] = queue_findings([held], (), {("/", "q"): 4, ("other", "q"): 3})
-    assert "no acknowledgements for queue 'q' in vhost '/': 3 unacked" in finding.what
+    assert finding.what == "3 messages of queue 'q' in vhost '/' unacknowledged for 1 h 0 min, 0 ready"
 
 
 def test_a_paused_queue_is_told_with_the_command_that_resumes_it() -> None:
@@ -77,8 +79,25 @@ def test_the_arguments_of_a_queue_win_over_its_policies() -> None:
     assert find_dead_letter_queues([both], [binding("mine", "a"), binding("theirs", "b")]) == {("/", "a")}
 
 
-def test_consumers_that_hold_messages_and_acknowledge_none_are_told() -> None:
-    held = queue(messages_unacknowledged=5, consumers=1, messages_ready=2)
-    [finding] = found(held)
-    assert "5 unacked, 2 ready; its consumers are busy or stuck" in finding.what
-    assert found({**held, "message_stats": {"ack_details": {"rate": 0.5}}}) == []
+@pytest.mark.parametrize(
+    ("facts", "what"),
+    [
+        ({"delivery_idle_time": 20.0, "messages_ready": 2}, None),  # a worker in a task of 20 s
+        ({"delivery_idle_time": 80.0, "messages_ready": 2}, "5 messages of {} unacknowledged for 1 min, 2 ready"),
+        (
+            {"delivery_idle_time": 80.0, "messages_ready": 2, "consumers_busy": True},
+            "5 messages of {} unacknowledged for 1 min, 2 ready: its consumers are busy and have reached their "
+            "prefetch limit",
+        ),
+        ({"delivery_idle_time": 80.0}, None),
+        ({"delivery_idle_time": 1900.0}, "5 messages of {} unacknowledged for 31 min, 0 ready"),
+        ({"messages_ready": 2}, "5 messages of {} unacknowledged, 2 ready"),  # RabbitMQ
+        ({}, None),
+        ({"messages_ready": 2, "message_stats": {"ack_details": {"rate": 0.5}}}, None),
+        ({"messages_ready": 2, "messages_unacknowledged": 0}, None),
+    ],
+)
+def test_consumers_that_acknowledge_nothing_for_long_are_found(facts: Row, what: str | None) -> None:
+    findings = found(queue(**{"messages_unacknowledged": 5, "consumers": 1, **facts}))
+    assert [each.what for each in findings] == ([] if what is None else [what.format("queue 'q' in vhost '/'")])
+    assert not any("close" in each.remedy for each in findings)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from leveret.cli.banner import banner
+from leveret.cli.banner import banner, ready_facts
 from leveret.cli.main import app, main
 from leveret.config import DECLARED, Settings
 from leveret.errors import ConfigError
@@ -101,8 +101,34 @@ def test_the_banner_never_shows_a_password_other_than_guests() -> None:
     settings = Settings(default_user="ann b", default_password="hunter2", default_vhost="shop/1")
     shown = banner(settings, {"amqp": "amqp://[::1]:5672"}, "1.0")
     assert "amqp://ann%20b@[::1]:5672/shop%2F1" in shown
+    assert "Try it (replace PASSWORD): pip" in shown
+    assert 'URLParameters("amqp://ann%20b:PASSWORD@[::1]:5672/shop%2F1")' in shown
     assert "hunter2" not in shown
     assert "in memory only" in shown
+
+
+def test_the_banner_of_a_standby_shows_its_cell_and_no_example_without_a_user() -> None:
+    cell = {"cell": "standby of the cell main, leader n1; clients are relayed to it", "cluster": "10.0.0.2:25672"}
+    shown = banner(Settings(data_dir=Path("/d")), {"amqp": "amqp://10.0.0.2:5672"}, "1.0", "", cell=cell)
+    assert "  cell     standby of the cell main, leader n1; clients are relayed to it\n" in shown
+    assert "  cluster  10.0.0.2:25672\n" in shown
+    assert "pika" not in shown
+    assert "pika" in banner(Settings(data_dir=Path("/d")), {"amqp": "amqp://10.0.0.2:5672"}, "1.0", "ann", cell=cell)
+
+
+def test_the_line_for_logs_has_the_listeners_and_what_was_recovered() -> None:
+    facts = ready_facts(
+        Settings(node_name="n1"), {"amqp": "amqp://h:5672"}, "1.0", {"messages": 7, "state": "clean"}, {"cell": "main"}
+    )
+    assert facts == {
+        "node": "n1",
+        "version": "1.0",
+        "amqp": "amqp://h:5672",
+        "cell": "main",
+        "data": "in memory only",
+        "recovered_messages": 7,
+        "recovered_state": "clean",
+    }
 
 
 def test_the_banner_without_amqp_gives_no_hint_to_use_it() -> None:

@@ -20,6 +20,8 @@ MODE = sys.argv.pop()
 
 class Node:
     url_user = "guest"
+    cell_facts = {}
+    recovered = {}
     message_memory = 0
     def __init__(self, settings, environ, show_first_login):
         self.settings = settings
@@ -27,7 +29,7 @@ class Node:
     async def start(self):
         self.mode = mode = MODE
         if mode == "taken":
-            raise ConfigError("port 5672 is taken: choose another with --amqp-port, 0 picks a free one")
+            raise ConfigError("port 5672 is in use: set amqp_port to another one; 0 picks a free one")
         if mode == "oserror":
             raise PermissionError(13, "Permission denied", "/data")
         if mode == "slow-start":
@@ -101,7 +103,9 @@ def test_a_second_signal_leaves_at_once_though_the_stop_hangs() -> None:
 
 def test_a_stop_that_hangs_ends_with_its_time() -> None:
     with started("hang", "--shutdown-timeout", "0.5", "--log-format", "json") as process:
-        banner_of(process)
+        assert process.stderr is not None
+        while '"ready"' not in process.stderr.readline():
+            pass
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 1
@@ -121,7 +125,7 @@ def test_a_signal_during_a_long_start_ends_it() -> None:
 @pytest.mark.parametrize(
     ("mode", "code", "says"),
     [
-        ("taken", 2, "leveret: port 5672 is taken: choose another with --amqp-port, 0 picks a free one\n"),
+        ("taken", 2, "leveret: port 5672 is in use: set amqp_port to another one; 0 picks a free one\n"),
         ("oserror", 1, "leveret: cannot start: [Errno 13] Permission denied: '/data'\n"),
     ],
 )

@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from rich.cells import cell_len
 
+from leveret.cli.overview_commands import NODES
 from leveret.cli.tables import (
     Column,
     count,
@@ -55,6 +56,17 @@ def test_a_pipe_gets_whole_names_and_nothing_but_text(monkeypatch: pytest.Monkey
 def test_numbers_stand_to_the_right_and_text_to_the_left() -> None:
     lines = drawn([{"name": "a", "ready": 5}, {"name": "bcd", "ready": 12345}])
     assert [line[:12] for line in lines] == ["name  ready ", "a         5 ", "bcd   12345 "]
+
+
+def test_alarms_of_nodes_are_coloured_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    rows: list[dict[str, object]] = [{"name": "a", "alarms": ["memory", "disk"]}, {"name": "b", "alarms": []}]
+    _, alarmed, quiet = drawn(rows, Terminal(), NODES)
+    assert alarmed.endswith("  \x1b[1;31mmemory, disk\x1b[0m")
+    assert "\x1b" not in quiet
+    assert "\x1b" not in "".join(drawn(rows, None, NODES))
 
 
 @pytest.mark.parametrize("width", [40, 60, 79])
@@ -120,7 +132,7 @@ def test_the_widest_text_gives_first_and_numbers_never() -> None:
         (text([]), "-"),
         (text(["a", "b"]), "a, b"),
         (text({"x": "ö"}), '{"x": "ö"}'),
-        (name(""), "(default)"),
+        (name(""), "(AMQP default)"),
         (count(0), "0"),
         (rate(0.04), "0.0/s"),
         (size(1023), "1023 B"),

@@ -35,8 +35,9 @@ from leveret.api.parameters import GLOBAL_ROWS, PARAMETER_ROWS, USER_LIMIT_ROWS,
 from leveret.api.permission_check import ACTION_ROWS
 from leveret.api.permissions import RULE_ROWS, TOPIC_RULE_ROWS
 from leveret.api.policies import POLICY_ROWS
-from leveret.api.policy_drafts import KEY_ROWS
 from leveret.api.vhosts import VHOST_ROWS
+from leveret.api.views.policy_key import KEY_ROWS
+from leveret.api.views.schema import SCHEMA_ROWS
 from leveret.api.views.user import USER_ROWS
 from leveret.http.roles import ADMINISTRATOR, POLICYMAKER
 
@@ -48,6 +49,7 @@ policies = Resource("Policies", POLICY_ROWS)
 parameters = Resource("Parameters", PARAMETER_ROWS)
 global_parameters = Resource("Parameters", GLOBAL_ROWS)
 vhost_limits, user_limits = Resource("Limits", VHOST_LIMIT_ROWS), Resource("Limits", USER_LIMIT_ROWS)
+schemas = Resource("Schemas", SCHEMA_ROWS)
 definitions = Resource("Definitions")
 
 TAGS: Json = {"oneOf": [list_of(text()), text("Comma-separated")]}
@@ -61,9 +63,10 @@ USER = record(
 VHOST = record(
     description=text(),
     tags=TAGS,
-    default_queue_type=text("Stored, but has no effect"),
+    default_queue_type=text("The type of queues that are declared without x-queue-type"),
     metadata=table("description, tags and default_queue_type, as in exported definitions"),
     tracing=truth(),
+    cell=text("The cell where it lives, of a broker with several cells; by default it spans all cells"),
 )
 RULE = record({"configure": text("A regular expression"), "write": text(), "read": text()})
 TOPIC_RULE = record({"exchange": text(longest=255), "write": text("A regular expression"), "read": text()})
@@ -74,6 +77,14 @@ POLICY = record(
         "apply-to": text("all, queues, exchanges, classic_queues, quorum_queues or streams"),
     },
 )
+ONE_SCHEMA = "/api/schemas/{vhost}/{name}"
+SCHEMA = record(
+    {"schema": text("JSON of Avro, base64 of a FileDescriptorSet, or fields of JSON in Spark's DDL", longest=65536)},
+    type=text("Default: avro", one_of=("avro", "protobuf", "json")),
+    message=text("Full name of the message, for protobuf only"),
+    compatibility=text("Default: that of the name, or backward", one_of=("backward", "forward", "full", "none")),
+)
+VERSION = {"version": text("A number, or latest")}
 VALUE = record({"value": anything()})
 LIMIT = record({"value": whole("A negative value removes the limit", -1)})
 VHOST_LIMIT = {"name": text(one_of=("max-connections", "max-queues"))}
@@ -90,6 +101,7 @@ EXPORT = record(
             "parameters",
             "global_parameters",
             "policies",
+            "schemas",
             "queues",
             "exchanges",
             "bindings",
@@ -122,8 +134,12 @@ def _definitions(path: str, of_what: str) -> dict[str, Operation]:
         f"POST {path}": definitions.does(
             f"Import definitions into {of_what}: all of them, or none if one is invalid",
             ADMIN,
-            {200: Answer("The changes that an import would make (dry run)", {"type": "object"}), 204: DONE},
+            {
+                200: Answer("The changes (dry run), or those made and the objects left out", {"type": "object"}),
+                204: DONE,
+            },
             Query("dry_run", truth("Return the changes without making them")),
+            Query("skip_unsupported", truth("Leave out objects that cannot be imported, and return them")),
             body=Body(EXPORT, kinds=(JSON, FORM)),
         ),
     }
@@ -244,6 +260,24 @@ ADMINISTRATION: Operations = {
         "Set a limit of a user", ADMIN, {204: DONE}, body=Body(LIMIT), parts=USER_LIMIT
     ),
     "DELETE /api/user-limits/{user}/{name}": user_limits.deletes("Clear a limit of a user", ADMIN, parts=USER_LIMIT),
+    # ---- schemas
+    **schemas.vhost_lists("/api/schemas", "schemas"),
+    f"GET {ONE_SCHEMA}": schemas.shows("Get the versions of a schema", SEES, *COLUMNS),
+    f"PUT {ONE_SCHEMA}": schemas.does(
+        "Add a version of a schema; the same schema again returns its version",
+        changes(POLICYMAKER),
+        {201: OBJECT, 200: OBJECT},
+        body=Body(SCHEMA),
+    ),
+    f"DELETE {ONE_SCHEMA}": schemas.deletes("Delete a schema with all versions", changes(POLICYMAKER)),
+    f"POST {ONE_SCHEMA}/check": schemas.does(
+        "Check whether a schema could be added as the next version", SEES, {200: OBJECT}, body=Body(SCHEMA)
+    ),
+    f"GET {ONE_SCHEMA}/{{version}}": schemas.shows("Get a version of a schema", SEES, *COLUMNS, parts=VERSION),
+    f"DELETE {ONE_SCHEMA}/{{version}}": schemas.deletes(
+        "Delete a version of a schema", changes(POLICYMAKER), parts=VERSION
+    ),
+    "GET /api/schema-ids/{vhost}/{id}": schemas.shows("Get a schema by its ID", SEES, *COLUMNS),
     # ---- definitions
     **_definitions("/api/definitions", "the broker"),
     **_definitions("/api/all-configuration", "the broker (older path)"),

@@ -132,6 +132,7 @@ PAGING = (
     Query("use_regex", truth("'name' is a regular expression")),
     Query("sort", text("Column to sort by; nested fields with a dot, as in message_stats.publish")),
     Query("sort_reverse", truth("Sort in descending order")),
+    Query("node", text("With several cells: only the queues, connections, channels, consumers of this node or cell")),
 )
 COLUMNS = (Query("columns", text("Comma-separated columns to return; nested fields with a dot")),)
 WINDOWS = (

@@ -81,7 +81,7 @@ def routes(context: ApiContext) -> list[Route]:
 def endpoints(every_route: Iterable[BaseRoute]) -> Iterator[Endpoint]:
     """All endpoints but the files of the management UI."""
     for route in every_route:
-        if isinstance(route, Route) and route.path.startswith(("/api/", "/metrics")):
+        if isinstance(route, Route) and route.path.startswith(("/api/", "/metrics", "/health/")):
             for method in ANSWERED:
                 if method in (route.methods or ()):
                     path = re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path)

@@ -52,10 +52,13 @@ FIRST_DEATH = {
     "queue": "queue that dead-lettered the message first",
     "exchange": "exchange that the message was published to",
     "routing_key": "routing key that the message was published with",
+    "error": "error in the headers of the message; empty for messages without one",
+    "task": "Celery task of the message; empty for messages without one",
 }
 JOB = record(
     {"kind": text(one_of=("move", "copy", "delete", "redrive"))},
     destination=text("The queue to move or copy to", longest=255),
+    destination_vhost=text("Its virtual host; default: that of the source", longest=255),
     selector=text("Only messages that match this selector; headers as headers.NAME"),
     contains=text("Only messages whose body contains this text"),
     json=text("Only messages with this value in a JSON body, as in customer.id=42"),
@@ -94,17 +97,30 @@ MESSAGES: Operations = {
         {200: OBJECT},
         Query("limit", whole("Maximum number of messages", 1, 1_000)),
         Query("truncate", whole("Maximum bytes of each payload to return")),
+        Query("after", text("Only messages behind this position, as returned by browsing")),
         Query("selector", text("Only messages that match this selector; headers as headers.NAME=VALUE")),
         Query("contains", text("Only messages whose body contains this text")),
         Query("json", text("Only messages with this value in a JSON body, as in customer.id=42")),
         *(Query(f"death.{part}", text(f"Only dead letters: {about}")) for part, about in FIRST_DEATH.items()),
+    ),
+    "GET /api/queues/{vhost}/{name}/messages/{id}/body": messages.does(
+        "Download the body of a ready message",
+        does("read queue {name}"),
+        {200: Answer("The body", {"type": "string", "format": "binary"}, "application/octet-stream")},
+    ),
+    "GET /api/queues/{vhost}/{name}/unacked": messages.does(
+        "List unacknowledged messages with the connections that hold them, the oldest first",
+        does("read queue {name}"),
+        {200: OBJECT},
+        Query("limit", whole("Maximum number of messages", 1, 1_000)),
     ),
     "POST /api/queues/{vhost}/{name}/jobs": jobs.does(
         "Start a job that moves, copies, deletes or redrives messages",
         does(
             "read queue {name}",
             "write exchange amq.default",
-            note="A delete job needs only read. A redrive job also needs write on the exchange of each message.",
+            note="A delete job needs only read. A redrive job also needs write on the exchange of each message. "
+            "With another `destination_vhost` it is read here, and write on the queue and amq.default there.",
         ),
         {202: BEGUN},
         body=Body(JOB),
@@ -119,9 +135,13 @@ MESSAGES: Operations = {
         "Cancel a job, or remove a finished one from the list",
         VIEWER._replace(note="The user must see the virtual host of the queue and have read on the queue."),
     ),
-    "GET /api/dead-letters": dead_letters.shows("Count dead letters by reason and queue", COUNTED, LOOK),
+    "GET /api/dead-letters": dead_letters.shows(
+        "Count dead letters by reason, queue, error and Celery task", COUNTED, LOOK
+    ),
     "GET /api/dead-letters/{vhost}": dead_letters.shows(
-        "Count dead letters of a virtual host by reason and queue", SEES._replace(note=COUNTED.note), LOOK
+        "Count dead letters of a virtual host by reason, queue, error and Celery task",
+        SEES._replace(note=COUNTED.note),
+        LOOK,
     ),
     "GET /api/traces": traces.lists(
         "List virtual hosts with tracing", VIEWER._replace(note="Empty for users without monitoring."), rows=BOOK_ROWS
@@ -141,6 +161,11 @@ MESSAGES: Operations = {
         does("read queue amq.leveret.schedule"),
         Query("limit", whole("Maximum number of messages", 1, 1_000)),
         Query("after", text("The `next` value of the previous response")),
+    ),
+    "GET /api/schedules/{vhost}/{id}/body": schedules.does(
+        "Download the body of a scheduled message",
+        does("read queue amq.leveret.schedule"),
+        {200: Answer("The body", {"type": "string", "format": "binary"}, "application/octet-stream")},
     ),
     "DELETE /api/schedules/{vhost}/{id}": schedules.deletes(
         "Cancel a scheduled message", does("configure queue amq.leveret.schedule")

@@ -38,10 +38,19 @@ leases, queries = Resource("Pipeline", LEASE_ROWS), Resource("Pipeline", QUERY_R
 AT = "/api/pipeline/{vhost}"
 QUEUE, CONSUMER = Query("queue", name(), required=True), Query("consumer", name(), required=True)
 COLUMNS = Query("columns", text("Comma-separated columns to return"))
+CONSTANTS = Query(
+    "omit_constants", truth("Leave out columns with one value in a batch; the schema's metadata has the value")
+)
 PARTITION = Query("partition", whole("Value of the column `partition`", 0, (1 << 31) - 1))
 TRANSACTION = Query("transaction", text(shortest=1, longest=1_000), required=True)
 BATCH = Query("batch", whole(), required=True)
-TARGET = (Query("exchange", text()), Query("routing_key", text()), Query("mandatory", truth()))
+REPORTED = "What to do with mandatory rows that are routed to no queue"
+TARGET = (
+    Query("exchange", text()),
+    Query("routing_key", text()),
+    Query("mandatory", truth()),
+    Query("unroutable", text(REPORTED, one_of=("fail", "report"))),
+)
 ROWS_IN = Body({"type": "string", "format": "binary"}, kinds=(ARROW,))
 PINS = "A pinned consumer also needs configure."
 READS = pipes("read queue")
@@ -56,6 +65,13 @@ PIPELINE: Operations = {
         Query("queue", text("Exactly one of queue, super_stream and pattern is required")),
         Query("super_stream", text()),
         Query("pattern", text("A regular expression that matches the whole queue name")),
+    ),
+    f"GET {AT}/schemas": pipeline.shows(
+        "Get a schema by its ID, or by name and version",
+        pipes(),
+        Query("id", text("Exactly one of id and name is required")),
+        Query("name", text()),
+        Query("version", whole("Default: the latest", 1)),
     ),
     f"GET {AT}/offsets": pipeline.shows(
         "Get offsets of queues",
@@ -74,6 +90,7 @@ PIPELINE: Operations = {
         Query("from", whole("First offset")),
         Query("to", whole("End offset, exclusive")),
         COLUMNS,
+        CONSTANTS,
         PARTITION,
         Query("routing_key", text("Only routing keys that match this topic pattern")),
         Query("missing", text(one_of=("skip", "fail"))),
@@ -108,6 +125,7 @@ PIPELINE: Operations = {
                 {**LEASED, "max_messages": whole("", 1, 10_000_000)},
                 after=whole("Number of the previous lease"),
                 max_bytes=whole("", 1, 1 << 40),
+                reader=text("The identifier of the registered reader"),
             )
         ),
     ),
@@ -131,12 +149,33 @@ PIPELINE: Operations = {
         Query("of", whole("Number of slices", 1, 1_000_000)),
         PARTITION,
         COLUMNS,
+        CONSTANTS,
     ),
     f"POST {AT}/leases/commit": pipeline.does(
         "Commit leases up to and including this one",
         READS,
         {200: OBJECT},
         body=Body(record({**LEASED, "through": whole()})),
+    ),
+    f"POST {AT}/leases/readers": pipeline.does(
+        "Register the only reader of a consumer, and keep the request open for some seconds",
+        READS,
+        {200: OBJECT},
+        body=Body(
+            record(
+                {**LEASED, "reader": text("An identifier that the reader chooses", shortest=1, longest=255)},
+                name=text("Shown to other readers, such as machine and process"),
+                wait=whole("Seconds", 0, 5),
+            )
+        ),
+    ),
+    f"DELETE {AT}/leases/readers": pipeline.does(
+        "Unregister the reader of a consumer",
+        READS,
+        {200: OBJECT},
+        QUEUE,
+        CONSUMER,
+        Query("reader", text(), required=True),
     ),
     f"POST {AT}/stages": pipeline.does(
         "Stage the rows of an Arrow stream for a commit",
@@ -156,6 +195,12 @@ PIPELINE: Operations = {
         {200: OBJECT},
         TRANSACTION,
         BATCH,
+    ),
+    f"POST {AT}/stages/renew": pipeline.does(
+        "Let the stages of a transaction wait for another hour",
+        pipes(note="Own stages."),
+        {200: OBJECT},
+        TRANSACTION,
     ),
     f"POST {AT}/commits": pipeline.does(
         "Publish the staged rows of a batch atomically, exactly once",
@@ -201,6 +246,13 @@ PIPELINE: Operations = {
         VIEWER._replace(note="Own queries, and those of virtual hosts that the user sees."),
     ),
     "GET /api/spark-queries/{vhost}": queries.lists("List Spark queries of a virtual host", SEES),
+    "GET /api/spark-queries/{vhost}/{id}": queries.shows(
+        "Show a Spark query with its steps, state, durations and recent batches",
+        SEES._replace(
+            note="Error, steps and the address of Spark's UI only if the user sees each of its virtual hosts."
+        ),
+        *CHOSEN,
+    ),
     "POST /api/pipeline/queries": pipeline.does(
         "Report the progress of a query",
         LOGGED_IN,
@@ -209,6 +261,6 @@ PIPELINE: Operations = {
     ),
     "GET /api/pipeline/queries": pipeline.shows(
         "List reported Spark queries",
-        LOGGED_IN._replace(note="Own queries, and those of virtual hosts that the user may enter or sees."),
+        LOGGED_IN._replace(note="Own queries, and those of virtual hosts that the user can access or monitor."),
     ),
 }

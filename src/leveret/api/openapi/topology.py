@@ -131,4 +131,7 @@ TOPOLOGY: Operations = {
     "GET /api/channels/{name}": connections.shows("Get a channel", OWN_OR_ALL, *COLUMNS, *WINDOWS),
     "GET /api/vhosts/{vhost}/channels": channels.lists("List channels in a virtual host", SEES, *WINDOWS),
     **consumers.vhost_lists("/api/consumers", "consumers", note=OWN_OR_ALL.note),
+    "DELETE /api/consumers/{vhost}/{channel}/{tag}": consumers.deletes(
+        "Cancel a consumer; the client receives basic.cancel", SEES._replace(note=OWN_OR_ADMIN.note)
+    ),
 }

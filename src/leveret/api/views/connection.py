@@ -51,7 +51,13 @@ def _address(shown: str) -> tuple[str, int]:
 def connection_details(connection: Connection) -> Row:
     """As part of the rows of other objects."""
     ends = ends_of(connection)
-    return {"name": connection.name, "peer_host": ends.peer_host, "peer_port": ends.peer_port}
+    row = {"name": connection.name, "peer_host": ends.peer_host, "peer_port": ends.peer_port}
+    return row | _provided_name(connection)
+
+
+def _provided_name(connection: Connection) -> Row:
+    """Only if the client has given the connection a name."""
+    return {} if connection.client_name is None else {"user_provided_name": _harmless("", connection.client_name)}
 
 
 def channel_name(channel: Channel) -> str:
@@ -66,10 +72,7 @@ class FoundConnection(NamedTuple):
 
 def _client(found: FoundConnection) -> Row:
     connection = found.connection
-    row: Row = {"client_properties": _harmless("", plain(connection.client_properties))}
-    if connection.client_name is not None:
-        row["user_provided_name"] = _harmless("", connection.client_name)
-    return row
+    return {"client_properties": _harmless("", plain(connection.client_properties)), **_provided_name(connection)}
 
 
 CONNECTION_ROWS: RowDescription[FoundConnection] = RowDescription(
@@ -158,9 +161,8 @@ def _confirms(found: FoundChannel) -> Row:
     return {"confirm": confirms is not None, "messages_unconfirmed": 0 if confirms is None else confirms.outstanding}
 
 
-def _shared_limit(found: FoundChannel) -> int:
-    limit = found.channel.shared_limit
-    return 0 if limit == UNLIMITED else limit
+def _shared_limit(channel: Channel) -> int:
+    return 0 if channel.shared_limit == UNLIMITED else channel.shared_limit
 
 
 CHANNEL_ROWS: RowDescription[FoundChannel] = RowDescription(
@@ -177,7 +179,7 @@ CHANNEL_ROWS: RowDescription[FoundChannel] = RowDescription(
         Field(("transactional", "messages_uncommitted", "acks_uncommitted"), _transaction),
         Field(("consumer_count",), lambda found: len(found.channel.consumers) + (found.channel.reply is not None)),
         Field(("prefetch_count",), lambda found: found.channel.prefetch),
-        Field(("global_prefetch_count",), _shared_limit),
+        Field(("global_prefetch_count",), lambda found: _shared_limit(found.channel)),
         Field(("messages_unacknowledged",), lambda found: len(found.channel.unacked)),
         Field(("message_stats",), lambda found: found.stats.of_channel(found.channel, found.windows)["message_stats"]),
     ]
@@ -209,6 +211,8 @@ CONSUMER_ROWS: RowDescription[FoundConsumer] = RowDescription(
         Field(("exclusive",), lambda found: found.consumer.exclusive),
         Field(("active", "activity_status"), _activity),
         Field(("prefetch_count",), lambda found: prefetch_of(found.consumer)),
+        Field(("channel_prefetch_count",), lambda found: channel_prefetch_of(found.consumer)),
+        Field(("at_prefetch_limit",), lambda found: found.consumer.is_at_limit),
         Field(("priority",), lambda found: found.consumer.priority),
         Field(("arguments",), lambda found: plain(found.consumer.arguments)),
         Field(("channel_details",), lambda found: _channel_details(found.node, found.consumer)),
@@ -216,23 +220,39 @@ CONSUMER_ROWS: RowDescription[FoundConsumer] = RowDescription(
 )
 
 
+def is_of_link(consumer: Consumer) -> bool:
+    """Whether it stands for a consumer in another cell."""
+    return isinstance(consumer, ChannelConsumer) and consumer.channel.is_link
+
+
 def prefetch_of(consumer: Consumer) -> int:
     """The maximum number of unacknowledged messages; 0 if there is no limit."""
     return consumer.limit if consumer.limit < UNLIMITED else 0
+
+
+def channel_prefetch_of(consumer: Consumer) -> int:
+    """The limit of its channel (basic.qos with global), which Celery sets; 0 if there is none."""
+    return _shared_limit(consumer.channel) if isinstance(consumer, ChannelConsumer) else 0
 
 
 def _channel_details(node: str, consumer: Consumer) -> Row:
     """A consumer in the broker's own process has no channel: its channel details are empty."""
     if not isinstance(consumer, ChannelConsumer):
         return {"name": consumer.label, "number": 0, "node": node, "user": "", "peer_host": "", "peer_port": 0}
-    connection = consumer.connection
+    return channel_details(consumer.channel) | {"node": node}
+
+
+def channel_details(channel: Channel) -> Row:
+    """As part of the rows of other objects."""
+    connection = channel.connection
     ends = ends_of(connection)
     return {
-        "name": channel_name(consumer.channel),
-        "number": consumer.channel.number,
-        "node": node,
+        "name": channel_name(channel),
+        "number": channel.number,
+        "node": connection.broker.node_name,
         "connection_name": connection.name,
         "user": connection.user.name,
         "peer_host": ends.peer_host,
         "peer_port": ends.peer_port,
+        **_provided_name(connection),
     }

@@ -6,35 +6,37 @@ All values are in memory: only the first message is decoded, and nothing is read
     oldest_message_age   age of the oldest ready message in seconds, to within five seconds if it is only known from
                          samples; null if there is no message or its age is unknown
     drain_estimate       seconds until the queue is empty at the current rates; null if it does not shrink
+    consumers_busy       whether all consumers that receive messages have as many as their prefetch limits allow
+    delivery_idle_time   seconds since the last delivery or acknowledgement, to within five seconds; null if no message
+                         is unacknowledged
     counters             all counters of the queue since it was declared
+    home                 the cell of the queue; null without ``--cells``
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
 from operator import attrgetter
 
 from leveret.api.policy_matches import PolicyMatches
-from leveret.api.views.connection import CONSUMER_ROWS, FoundConsumer, connection_details
+from leveret.api.views.connection import CONSUMER_ROWS, FoundConsumer, connection_details, is_of_link
 from leveret.api.views.message import plain
+from leveret.api.views.message_age import oldest_age, timestamp_of
 from leveret.backlog.counters import QueueCounters
-from leveret.backlog.lane import Lane
 from leveret.broker.policy import Policy
 from leveret.broker.policy_keys import ARGUMENTS, KEYS
 from leveret.broker.policy_merge import effective_arguments, merged
-from leveret.broker.publish_rules import readable_properties
 from leveret.broker.vhost import Vhost
-from leveret.delivery.consumer_ring import SingleActive
+from leveret.delivery.consumer_ring import BY_DEPARTURES, BY_OPERATOR, SingleActive
 from leveret.http.rows import Field, Row, RowCache, RowDescription
-from leveret.message import Message
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, home_of
 from leveret.session.connection import Connection
 from leveret.stats.samples import NO_WINDOWS, Windows
 from leveret.stats.stats import Stats
-from leveret.wire.content import PROPERTIES_AT, body_at
-from leveret.wire.properties import FLAG_EXPIRATION, FLAG_TIMESTAMP
 
-AGE = "oldest_message_age"
+AGE, DELIVERY_IDLE = "oldest_message_age", "delivery_idle_time"
 SIZES = (
     "message_bytes",
     "message_bytes_ready",
@@ -54,10 +56,10 @@ STATS = (
     "messages_ready_details",
     "messages_unacknowledged_details",
     "drain_estimate",
+    "idle_since",
 )
 COUNTS = attrgetter(*QueueCounters.__slots__)
 NUMBERS = attrgetter("accounted", "bytes", "held", "unacked")
-LONGEST_PROPERTIES = 8 << 10  # bytes: larger properties of the first message are not decoded
 
 
 FoundQueue = tuple[Vhost, DeclaredQueue, "QueueView"]
@@ -73,11 +75,14 @@ class QueueView:
         node: str,
         cache: RowCache[DeclaredQueue],
         windows: Windows = NO_WINDOWS,
+        nodes: Mapping[str, str] | None = None,
     ) -> None:
+        """``nodes``: by cell, if there are several."""
         self.cache = cache
         self.stats = stats
         self._matches = matches
         self.node = node
+        self._nodes = nodes or {}
         self.windows = windows
         self.has_samples = windows != NO_WINDOWS
         self._definitions: dict[tuple[int, ...], Row] = {}
@@ -85,36 +90,23 @@ class QueueView:
     def row(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         return QUEUE_ROWS.row((vhost, queue, self))
 
+    def home(self, queue: DeclaredQueue) -> str:
+        return self.node if queue.home is None else self._nodes.get(queue.home.cell_name, queue.home.cell_name)
+
     def rates(self, queue: DeclaredQueue, windows: Windows | None = None) -> Row:
         rates = self.stats.of_queue(queue, self.windows if windows is None else windows)
         rates["drain_estimate"] = drain_estimate(queue.ready + queue.unacked, rates.get("messages_details"))
+        idle_since = self.stats.idle_since(queue)
+        if idle_since is not None:  # RabbitMQ leaves it out while a queue is in use
+            rates["idle_since"] = datetime.fromtimestamp(idle_since, UTC).isoformat(timespec="milliseconds")
         return rates
-
-    def oldest_age(self, queue: DeclaredQueue) -> float | None:
-        """In a stream the age of the first message; else the highest age of the first messages of its lanes."""
-        if not queue.ready:
-            return None
-        if queue.stream is not None:
-            return queue.stream.first_age()
-        backlog = queue.backlog
-        assert backlog is not None
-        lanes = backlog.lanes if len(backlog.lanes) == 1 else [lane for lane in backlog.lanes if lane]
-        ages = [self._age_in(queue, lane) for lane in lanes]
-        return max([age for age in ages if age is not None], default=None)
-
-    def _age_in(self, queue: DeclaredQueue, lane: Lane) -> float | None:
-        """The age from the first message itself, or else from the sample in which its number was first counted."""
-        waiting = lane.first()
-        age = None if waiting is None else _age_from_message(queue, waiting[2])
-        if age is not None:
-            return age
-        number = _first_number(lane)
-        return None if number is None else self.stats.waiting_since(queue, lane, number)
 
     def detail(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         row = self.row(vhost, queue)
         row["consumer_details"] = [
-            CONSUMER_ROWS.row(FoundConsumer(queue, consumer, self.node)) for consumer in queue.consumers
+            CONSUMER_ROWS.row(FoundConsumer(queue, consumer, self.node))
+            for consumer in queue.consumers
+            if not is_of_link(consumer)
         ]
         row["deliveries"] = row["incoming"] = []
         row["backing_queue_status"] = {"mode": "default", "len": row["messages_ready"]}
@@ -139,6 +131,14 @@ class QueueView:
 # ---- fields
 
 
+def _home(vhost: Vhost, queue: DeclaredQueue) -> str | None:
+    """The cell of the queue, as moves take it; None if it cannot be in another one."""
+    cells = vhost.cells
+    if cells.queue_moves is not None:
+        return cells.queue_moves.home(queue)
+    return home_of(queue) or cells.name or None
+
+
 def _counters(queue: DeclaredQueue) -> Row:
     return {name: getattr(queue.counters, name) for name in QueueCounters.__slots__}
 
@@ -155,7 +155,7 @@ def _consumer_state(found: FoundQueue) -> object:
     if not consumers.total:
         return consumers.paused
     first, active = next(iter(consumers)), getattr(consumers, "active", None)
-    return consumers.paused, len(consumers), first.tag, first.exclusive, active and active.tag
+    return consumers.paused, len(consumers), first.client_tag, first.exclusive, active and active.client_tag
 
 
 def _sizes(queue: DeclaredQueue) -> Row:
@@ -185,9 +185,15 @@ def _consumer_tags(queue: DeclaredQueue) -> Row:
     first = next(iter(consumers), None)
     active = consumers.active if isinstance(consumers, SingleActive) else None
     return {
-        "exclusive_consumer_tag": first.tag if first is not None and first.exclusive else None,
-        "single_active_consumer_tag": None if active is None else active.tag,
+        "exclusive_consumer_tag": first.client_tag if first is not None and first.exclusive else None,
+        "single_active_consumer_tag": None if active is None else active.client_tag,
     }
+
+
+def _are_consumers_busy(found: FoundQueue) -> bool:
+    consumers = found[1].consumers
+    receiving = islice(consumers, 1) if isinstance(consumers, SingleActive) else consumers
+    return consumers.total > 0 and all(consumer.is_at_limit for consumer in receiving)
 
 
 def _owner(queue: DeclaredQueue) -> Row:
@@ -212,43 +218,12 @@ def drain_estimate(messages: int, details: Mapping[str, float] | None) -> float 
     return messages / -rate if rate < 0 else None
 
 
-# ---- the first message
-
-
-def _flags(message: Message) -> int:
-    return int.from_bytes(message[0][PROPERTIES_AT : PROPERTIES_AT + 2], "big")
-
-
 def state_of(queue: DeclaredQueue) -> str:
-    return "paused" if queue.consumers.paused else "running"
-
-
-def _timestamp(message: Message | None) -> int | None:
-    """The timestamp property of the message, in seconds since 1970."""
-    if message is None or not _flags(message) & FLAG_TIMESTAMP or body_at(message[0]) > LONGEST_PROPERTIES:
-        return None
-    time: int | None = plain(readable_properties(message).timestamp)
-    return time
-
-
-def _first_number(lane: Lane) -> int | None:
-    """The number of the first message in order of arrival, also if it is on disk only."""
-    waiting = lane.first()
-    if waiting is not None:
-        return waiting[0]
-    if lane.paged:
-        return lane.page_start
-    return lane.page_stop if lane.fresh else None
-
-
-def _age_from_message(queue: DeclaredQueue, first: Message) -> float | None:
-    """The age from the remaining TTL of the queue, else from the timestamp of the publisher."""
-    context = queue.context
-    ttl = queue.options.ttl
-    if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
-        return max(0.0, context.now() - (first[2].deadline - ttl))
-    sent = _timestamp(first)
-    return None if sent is None else max(0.0, context.now() + context.wall_ahead() - sent)
+    """Queues of other cells are listed here only while their cells do not answer."""
+    if queue.home is not None:
+        return "down"
+    paused = queue.consumers.paused
+    return "paused" if paused & BY_OPERATOR else "flow" if paused & BY_DEPARTURES else "running"
 
 
 # ---- the row
@@ -275,9 +250,11 @@ QUEUE_ROWS: RowDescription[FoundQueue] = RowDescription(
         Field(("auto_delete",), lambda found: found[1].auto_delete),
         Field(("exclusive", "owner_pid_details"), lambda found: _owner(found[1])),
         Field(("arguments",), lambda found: plain(found[1].arguments)),
-        Field(("node",), lambda found: found[2].node),
+        Field(("node",), lambda found: found[2].home(found[1])),
+        Field(("home",), lambda found: _home(*found[:2])),
         Field(("state",), lambda found: state_of(found[1]), _consumer_state),
         Field(("consumers",), lambda found: len(found[1].consumers), _consumer_state),
+        Field(("consumers_busy",), _are_consumers_busy, _are_consumers_busy),
         Field(CONSUMER_TAGS, lambda found: _consumer_tags(found[1]), _consumer_state),
         Field(("messages",), lambda found: found[1].ready + found[1].unacked, _message_state),
         Field(("messages_ready",), lambda found: found[1].ready, _message_state),
@@ -288,13 +265,19 @@ QUEUE_ROWS: RowDescription[FoundQueue] = RowDescription(
         Field(("counters",), lambda found: _counters(found[1]), _message_state),
         Field(POLICIES, lambda found: found[2].policies(*found[:2]), lambda found: found[0].policies.in_order()),
         # The first message and the rates of an idle queue change with its counters only.
-        Field(("head_message_timestamp",), lambda found: _timestamp(found[1].first_message())),
+        Field(("head_message_timestamp",), lambda found: timestamp_of(found[1].first_message())),
         Field(
             STATS,
             lambda found: found[2].rates(found[1]),
+            lambda found: found[2].stats.changed_at(found[1]),  # idle_since depends on it
             read_to_sort=lambda found: found[2].rates(found[1], NO_WINDOWS),
         ),
-        Field((AGE,), lambda found: found[2].oldest_age(found[1]), volatile=lambda found: found[1].ready > 0),
+        Field((AGE,), lambda found: oldest_age(found[2].stats, found[1]), volatile=lambda found: found[1].ready > 0),
+        Field(
+            (DELIVERY_IDLE,),
+            lambda found: found[2].stats.delivery_idle_time(found[1]),
+            volatile=lambda found: found[1].unacked > 0,
+        ),
     ],
     exists=lambda found: found[1].alive,
 )

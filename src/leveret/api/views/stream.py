@@ -13,16 +13,17 @@ from typing import NamedTuple
 from leveret.api.views.connection import CONSUMER_ROWS, FoundConsumer
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
+from leveret.delivery.consumer_ring import BY_OPERATOR
 from leveret.errors import AmqpError
 from leveret.http.listings import viewed
 from leveret.http.rows import Row, made_rows
 from leveret.http.time_slice import TimeSlice
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
-from leveret.queues.stream_options import SEGMENT_BYTES
 from leveret.stats.samples import NO_WINDOWS, Windows
 from leveret.stats.stats import Stats
 from leveret.stats.stream_lag import Kept, Reader, kept_offsets, largest_lag, readers_of
+from leveret.store.stream_files import SEGMENT_BYTES
 
 STREAM, SUPER_STREAM, SHARDS = "stream", "super stream", "shards"
 ARGUMENT = "x-super-stream"
@@ -52,7 +53,7 @@ class Partitioned(NamedTuple):
 def find_partitioned(vhost: Vhost, name: str) -> Partitioned | None:
     pool = vhost.pools.get(name)
     if pool is not None:
-        return Partitioned(name, pool.local(), pool.draining())
+        return Partitioned(name, _own(pool.local()), _own(pool.draining()))
     exchange = vhost.exchanges.get(name)
     if exchange is None or exchange.arguments.get(ARGUMENT) is not True:
         return None
@@ -60,6 +61,11 @@ def find_partitioned(vhost: Vhost, name: str) -> Partitioned | None:
         return Partitioned(name, partitions_of(vhost, name))
     except AmqpError as refusal:
         return Partitioned(name, (), problem=refusal.text)
+
+
+def _own(queues: Sequence[DeclaredQueue]) -> Sequence[DeclaredQueue]:
+    """Without those of other cells."""
+    return [queue for queue in queues if queue.home is None]
 
 
 class StreamView:
@@ -218,7 +224,7 @@ class StreamView:
 
 
 def _state(queue: DeclaredQueue) -> str:
-    return "paused" if queue.consumers.paused else "running"
+    return "paused" if queue.consumers.paused & BY_OPERATOR else "running"
 
 
 def _retention(queue: StreamQueue) -> Row:

@@ -1,53 +1,40 @@
-"""Metadata of a virtual host: its description, tags and default queue type.
-
-They are stored as a parameter of the virtual host, under an internal component. The default queue type is stored and
-returned, but has no effect on declarations.
-"""
+"""The metadata of a virtual host (broker/vhost_metadata.py) in requests."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost_metadata import DEFAULT_QUEUE_TYPE, Metadata
 from leveret.http.errors import BadRequest
 from leveret.http.values import excerpt
 from leveret.queues.options import QUEUE_TYPES
 
-COMPONENT, NAME = "vhost-metadata", "metadata"
 UNDEFINED = "undefined"
 
-Facts = dict[str, Any]
 
-
-def facts_of(vhost: Vhost) -> Facts:
-    """The description, the tags and, if it is set, the default_queue_type."""
-    value = vhost.parameters.get(COMPONENT, NAME)
-    return {"description": "", "tags": []} if value is None else dict(json.loads(value))
-
-
-def note_facts(vhost: Vhost, facts: Facts) -> None:
-    if facts == {"description": "", "tags": []}:
-        vhost.parameters.drop(COMPONENT, NAME)
-    else:
-        vhost.parameters.put(COMPONENT, NAME, json.dumps(facts).encode())
-
-
-def facts_given(given: Mapping[str, Any]) -> Facts:
+def metadata_given(given: Mapping[str, Any]) -> Metadata:
     """The metadata in a request body or an export; newer exports have them in ``metadata``."""
     metadata = given.get("metadata")
     values = {**(metadata if isinstance(metadata, dict) else {}), **given}
     description = values.get("description") or ""
     if not isinstance(description, str):
         raise BadRequest(f"'description' must be a string, not {excerpt(description)}")
-    facts: Facts = {"description": description, "tags": tags_of(values.get("tags") or [])}
+    found: Metadata = {"description": description, "tags": tags_of(values.get("tags") or [])}
     kind = values.get("default_queue_type") or UNDEFINED
     if kind != UNDEFINED:
         if kind not in QUEUE_TYPES:
             raise BadRequest(f"'default_queue_type' must be one of {', '.join(QUEUE_TYPES)}, not {excerpt(kind)}")
-        facts["default_queue_type"] = kind
-    return facts
+        found[DEFAULT_QUEUE_TYPE] = kind
+    return found
+
+
+def cell_given(given: Mapping[str, Any]) -> str | None:
+    """The cell where the virtual host shall live; empty: in all; None if the body does not name any."""
+    cell = given.get("cell")
+    if cell is not None and not isinstance(cell, str):
+        raise BadRequest(f"'cell' must be the name of a cell, not {excerpt(cell)}")
+    return cell
 
 
 def tags_of(value: object) -> list[str]:

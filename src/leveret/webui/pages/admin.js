@@ -1,6 +1,8 @@
 // The menu entry of the admin pages: redirects to the first page for the user.
 
 import { get } from "../api.js";
+import { distance } from "../fuzzy.js";
+import { similar } from "../list_page.js";
 import { link } from "../router.js";
 import { firstTab, isAdministrator, tabsFor } from "./admin_frame.js";
 import { policyAddress } from "./admin_policy_values.js";
@@ -25,7 +27,7 @@ export async function find(text, signal) {
     named("/api/operator-policies", "name,vhost", text, signal),
   ];
   const [users, vhosts, policies, operators] = await Promise.all(asked);
-  const tabs = tabsFor(user).filter((tab) => tab.name.toLowerCase().includes(text.toLowerCase()));
+  const tabs = tabsFor(user).filter((tab) => distance(tab.name, text) !== null);
   return [
     ...tabs.map((tab) => ({ title: tab.name, hint: "admin page", address: tab.address.slice(1) })),
     ...users.map(({ name }) => ({ title: name, hint: "user", address: link`/admin/users/${name}`.slice(1) })),
@@ -43,6 +45,6 @@ export async function find(text, signal) {
   ];
 }
 
-async function named(address, columns, text, signal) {
-  return (await get(address, { ...SOME, name: text, columns }, { signal })).items;
+function named(address, columns, text, signal) {
+  return similar(address, { ...SOME, columns }, text, signal);
 }

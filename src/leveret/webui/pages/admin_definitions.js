@@ -1,6 +1,6 @@
 // Export and import of definitions. The import shows a preview of its changes first.
 
-import { path as at } from "../api.js";
+import { path as at, ROOT } from "../api.js";
 import { h } from "../dom.js";
 import { field } from "../forms.js";
 import { pageHead, section } from "../layout.js";
@@ -44,7 +44,7 @@ function exporter(where) {
   const lead = () => {
     const name = `leveret-${new Date().toISOString().slice(0, 10)}.json`;
     const address = where.value === WHOLE ? "/api/definitions" : at`/api/definitions/${where.value}`;
-    download.setAttribute("href", `${address}?download=${name}`);
+    download.setAttribute("href", `${ROOT}${address.slice(1)}?download=${name}`);
   };
   where.addEventListener("change", lead);
   lead();

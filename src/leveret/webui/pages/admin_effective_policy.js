@@ -1,10 +1,11 @@
 // Effective policy of a queue or exchange: the values of arguments, policies and defaults, and which is in effect.
 
 import { path as at, get } from "../api.js";
+import { shownValue } from "../definition_rows.js";
 import { fill, h } from "../dom.js";
 import { choice, field, form } from "../forms.js";
 import { vhostNames } from "../vhosts.js";
-import { policyAddress, shownValue } from "./admin_policy_values.js";
+import { policyAddress } from "./admin_policy_values.js";
 import { suggestionInput } from "./admin_suggestions.js";
 
 export function effectivePolicy(signal) {

@@ -1,6 +1,7 @@
 // Shared by all admin pages: tabs, headings and access rules.
 
 import { fill, h } from "../dom.js";
+import { nameText } from "../layout.js";
 
 const TABS = [
   { name: "Users", address: "#/admin/users", isFor: isAdministrator },
@@ -63,5 +64,5 @@ export function onlyAdministrators(user, what) {
 
 /** A button that looks like a link. */
 export function opener(text, onclick) {
-  return h("button", { type: "button", class: "as-link", onclick }, text);
+  return h("button", { type: "button", class: "as-link", onclick }, nameText(text));
 }

@@ -7,7 +7,8 @@ import { field, form } from "../forms.js";
 import { notify } from "../notices.js";
 import { rowsSource, Table } from "../table.js";
 
-const STATES = { created: "To create", changed: "To change", existing: "Unchanged" };
+const PLANNED = { created: "To create", changed: "To change", existing: "Unchanged" };
+const DONE = { created: "Created", changed: "Changed", existing: "Unchanged" };
 
 /** `into` is a select of the target virtual host: "" for the virtual hosts in the file. */
 export function importer(into, signal) {
@@ -21,10 +22,14 @@ export function importer(into, signal) {
     looked = null;
     fill(result);
   };
-  file.addEventListener("change", async () => {
+  let reading = Promise.resolve(); // the chosen file
+  file.addEventListener("change", () => {
     forget();
     const chosen = file.files?.[0];
-    if (chosen) text.value = await chosen.text();
+    if (!chosen) return;
+    reading = chosen.text().then((content) => {
+      text.value = content;
+    });
   });
   for (const control of [text, into]) control.addEventListener("input", forget);
   const asking = form(
@@ -32,15 +37,16 @@ export function importer(into, signal) {
     "Preview import",
     async () => {
       forget();
+      await reading;
       const definitions = parsed(text.value);
       const address = into.value ? at`/api/definitions/${into.value}` : "/api/definitions";
       const report = await post(`${address}?dry_run=true`, definitions, { signal });
       looked = new AbortController();
       signal.addEventListener("abort", () => looked?.abort());
-      fill(
-        result,
-        reportOf(report, looked.signal, () => take(address, definitions, forget)),
-      );
+      const ends = looked.signal;
+      const whole = () => take(address, definitions, forget);
+      const rest = async () => fill(result, doneReport(await takeRest(address, definitions), ends));
+      fill(result, preview(report, ends, { whole, rest }));
     },
   );
   return h("div", { class: "card importer" }, asking, result);
@@ -60,35 +66,55 @@ async function take(address, definitions, forget) {
   notify("Definitions imported.");
 }
 
-function reportOf(report, signal, take) {
-  const changes = report.created.length + report.changed.length;
-  const problems = report.problems.length;
+/** Everything that can be imported. Returns what was done and what was left out. */
+async function takeRest(address, definitions) {
+  const report = await post(`${address}?skip_unsupported=true`, definitions);
+  notify(`Definitions imported without ${entries(report.problems.length)}.`);
+  return report;
+}
+
+function preview(report, signal, take) {
+  const remedy = report.can_skip
+    ? "Fix these entries in the file, or import the rest without them"
+    : "Fix these entries in the file, then import it again";
+  return [h("h3", {}, "Preview"), content(report, PLANNED, "Errors", remedy, signal), closing(report, take)];
+}
+
+function doneReport(report, signal) {
+  return [h("h3", {}, "Import report"), content(report, DONE, "Left out", "Left out", signal)];
+}
+
+/** `problems` is the label of their number, `heading` stands above their list. */
+function content(report, states, problems, heading, signal) {
+  const count = report.problems.length;
+  const changes = changesIn(report);
   return [
-    h("h3", {}, "Preview"),
     h(
       "div",
       { class: "tiles" },
-      Object.keys(STATES).map((state) => tile(report[state].length, STATES[state])),
-      tile(problems, "Errors", problems > 0),
+      Object.keys(states).map((state) => tile(report[state].length, states[state])),
+      tile(count, problems, count > 0),
     ),
-    problems > 0 && problemList(report.problems),
+    count > 0 && problemList(report.problems, heading),
     report.ignored.length > 0 &&
       h("p", { class: "faint" }, `Ignored because Leveret does not support it: ${report.ignored.join(", ")}.`),
     changes > 0 && h("details", {}, h("summary", {}, `Show ${plural(changes, "change")}`), changeTable(report, signal)),
-    closing(changes, problems, take),
   ];
 }
+
+const changesIn = (report) => report.created.length + report.changed.length;
+const entries = (count) => plural(count, "entry", "entries");
 
 function tile(count, label, isBad = false) {
   return h("div", { class: `tile ${isBad ? "bad" : ""}` }, h("span", {}, label), h("b", {}, number(count)));
 }
 
-function problemList(problems) {
+function problemList(problems, heading) {
   const shown = problems.slice(0, 100);
   return h(
     "div",
     { class: "problem" },
-    h("strong", {}, "Fix these entries in the file, then import it again"),
+    h("strong", {}, heading),
     h(
       "ul",
       {},
@@ -120,8 +146,15 @@ function changeTable(report, signal) {
   }).element;
 }
 
-function closing(changes, problems, take) {
-  if (problems > 0) return h("p", {}, "Nothing can be imported until these errors are fixed.");
+function closing(report, take) {
+  const changes = changesIn(report);
+  const problems = report.problems.length;
+  if (problems > 0 && !report.can_skip) return h("p", {}, "Nothing can be imported until these errors are fixed.");
+  if (problems > 0 && changes > 0) {
+    const text = `${entries(problems)} will be left out, ${plural(changes, "change")} will be made.`;
+    return form([h("p", { class: "faint" }, text)], "Import the rest", take.rest);
+  }
+  if (problems > 0) return h("p", {}, "All other entries in the file exist already: nothing else to import.");
   if (changes === 0) return h("p", {}, "Everything in the file exists already: nothing to import.");
-  return form([], `Import ${plural(changes, "change")}`, take);
+  return form([], `Import ${plural(changes, "change")}`, take.whole);
 }

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../format.js";
 import { dialog, field } from "../forms.js";
-import { button, pageHead } from "../layout.js";
+import { button, nameLink, pageHead } from "../layout.js";
 import { problemBox } from "../notices.js";
 import { link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
@@ -56,8 +56,8 @@ async function load(signal) {
 
 function columns(isChanging) {
   const named = ([kind, name]) => {
-    if (kind === "vhost") return h("a", { href: link`/admin/vhosts/${name}` }, name);
-    return isChanging ? h("a", { href: link`/admin/users/${name}` }, name) : name;
+    if (kind === "vhost") return nameLink(link`/admin/vhosts/${name}`, name);
+    return isChanging ? nameLink(link`/admin/users/${name}`, name) : name;
   };
   const shown = (value) => (value === undefined ? h("span", { class: "faint" }, "no limit") : number(value));
   return [

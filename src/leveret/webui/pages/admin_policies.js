@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
-import { pageHead, section } from "../layout.js";
+import { nameLink, pageHead, section } from "../layout.js";
 import { Table } from "../table.js";
 import { effectivePolicy } from "./admin_effective_policy.js";
 import { frame, isAdministrator, writesPolicies } from "./admin_frame.js";
@@ -51,7 +51,7 @@ function policyTable(isOperator, signal, hint) {
         sort: "name",
         width: "name",
         value: ({ vhost, name }) => ({ vhost, name }),
-        show: (policy) => h("a", { href: policyAddress(isOperator, policy), title: policy.name }, policy.name),
+        show: (policy) => nameLink(policyAddress(isOperator, policy), policy.name),
       },
       { title: "Vhost", sort: "vhost", rank: 2, width: "m", value: (row) => row.vhost },
       {

@@ -1,6 +1,7 @@
 // Form for an existing or new policy or operator policy, with a preview of the names that it matches.
 
 import { path as at, get, put } from "../api.js";
+import { definitionRows } from "../definition_rows.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h } from "../dom.js";
 import { plural } from "../format.js";
@@ -10,7 +11,6 @@ import { notify, problemBox, undoable } from "../notices.js";
 import { go } from "../router.js";
 import { vhostNames } from "../vhosts.js";
 import { frame, isAdministrator, writesPolicies } from "./admin_frame.js";
-import { definitionRows } from "./admin_policy_definition.js";
 import { policyAddress } from "./admin_policy_values.js";
 
 export const path = "/admin/policies/:kind/:vhost/:name";
@@ -54,7 +54,7 @@ function addressOf(isOperator, { vhost, name }) {
 
 function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChange }) {
   const usable = keys.filter((key) => key.about !== "nothing" && (!isOperator || key.for_operators));
-  const definition = definitionRows(policy.definition, usable);
+  const definition = definitionRows(policy.definition, usable, { legend: "Definition", id: "policy-keys" });
   const vhost = known
     ? h("input", { name: "vhost", value: known.vhost, readonly: true })
     : choice("vhost", vhosts, vhosts[0]);

@@ -5,6 +5,7 @@ import { deleteAndLeave } from "../deletion.js";
 import { h } from "../dom.js";
 import { check, dialog, field, form } from "../forms.js";
 import { notify, notifyError, undoable } from "../notices.js";
+import { passwordInput } from "../password_input.js";
 
 const ROLES = {
   administrator: "administrator: full access",
@@ -62,7 +63,7 @@ export function changePassword(name) {
       [
         field(
           "New password",
-          h("input", { name: "password", type: "password", required: true, autocomplete: "new-password" }),
+          passwordInput({ required: true, "aria-label": "New password" }),
           "Open connections stay open; the next login requires the new password.",
         ),
       ],

@@ -42,7 +42,6 @@ export function permissionTable(user, signal) {
       ...Object.keys(ALL).map((kind) => ({
         title: kind[0].toUpperCase() + kind.slice(1),
         sort: kind,
-        rank: kind === "configure" ? 2 : undefined,
         value: (row) => row[kind],
         show: shownPattern,
       })),

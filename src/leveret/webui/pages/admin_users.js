@@ -3,8 +3,9 @@
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { field, textInput } from "../forms.js";
-import { badge, button, pageHead } from "../layout.js";
+import { badge, button, nameLink, nameText, pageHead } from "../layout.js";
 import { additionDialog, refuseExisting } from "../list_page.js";
+import { passwordInput } from "../password_input.js";
 import { link } from "../router.js";
 import { Table } from "../table.js";
 import { frame, isAdministrator, onlyAdministrators } from "./admin_frame.js";
@@ -13,6 +14,8 @@ import { tagFields, tagsOf } from "./admin_user_changes.js";
 export const path = "/admin/users";
 export const under = "Admin";
 export const title = () => "Users";
+
+const SHOWN_VHOSTS = 4;
 
 export function show(place, _parameters, signal, user) {
   if (!isAdministrator(user)) return frame(place, user, "Users", pageHead("Users"), onlyAdministrators(user, "Users"));
@@ -39,14 +42,17 @@ export function show(place, _parameters, signal, user) {
 }
 
 async function userSource(question, signal) {
-  const [answer, without] = await Promise.all([
-    get("/api/users", { ...question, columns: "name,tags,limits" }, { signal }),
-    get("/api/users/without-permissions", { columns: "name", name: question.name }, { signal }),
+  const [answer, permissions] = await Promise.all([
+    get("/api/users", { ...question, columns: "name,tags,limits,password_hash" }, { signal }),
+    get("/api/permissions", { columns: "user,vhost" }, { signal }),
   ]);
-  const idle = new Set(without.map((one) => one.name));
-  answer.items.forEach((row) => {
-    row.isIdle = idle.has(row.name);
-  });
+  const vhosts = new Map();
+  for (const { user, vhost } of permissions) vhosts.set(user, [...(vhosts.get(user) ?? []), vhost]);
+  for (const row of answer.items) {
+    row.vhosts = vhosts.get(row.name) ?? [];
+    row.hasPassword = Boolean(row.password_hash);
+    delete row.password_hash;
+  }
   return answer;
 }
 
@@ -58,18 +64,13 @@ function columns(user) {
       width: "name",
       value: (row) => row.name,
       show: (name) => [
-        h("a", { href: link`/admin/users/${name}` }, name),
+        nameLink(link`/admin/users/${name}`, name),
         name === user.name && h("span", { class: "faint" }, " (you)"),
       ],
     },
     { title: "Tags", value: (row) => row.tags, show: (tags) => tags.map((tag) => badge(tag)) },
-    {
-      title: "Permissions",
-      rank: 2,
-      value: (row) => [row.isIdle],
-      show: ([isIdle]) =>
-        isIdle ? badge("no permissions", "warn", "Open the user to set permissions for a virtual host") : "set",
-    },
+    { title: "Virtual hosts", rank: 2, value: (row) => row.vhosts, show: vhostBadges },
+    { title: "Password", rank: 3, width: "m", value: (row) => (row.hasPassword ? "set" : "none") },
     {
       title: "Limits",
       rank: 3,
@@ -82,13 +83,25 @@ function columns(user) {
   ];
 }
 
-function addUser() {
+function vhostBadges(names) {
+  if (!names.length) return badge("no permissions", "warn", "Open the user to set permissions for a virtual host");
+  const shown = names.slice(0, SHOWN_VHOSTS);
+  const more = names.length - shown.length;
+  return h(
+    "span",
+    { title: names.join(", ") },
+    shown.map((name) => badge(nameText(name))),
+    more > 0 && badge(`+${more}`),
+  );
+}
+
+export function addUser() {
   const fields = [
     field("User name", textInput("name", { required: true })),
     field(
       "Password",
-      h("input", { name: "password", type: "password", autocomplete: "new-password" }),
-      "Leave empty for a user that logs in with a client certificate only.",
+      passwordInput(),
+      "Leave empty for a user that logs in with a client certificate or single sign-on.",
     ),
     tagFields([]),
   ];

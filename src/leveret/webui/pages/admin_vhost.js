@@ -1,18 +1,22 @@
 // One virtual host: totals, permissions, limits, deletion.
 
 import { path as at, get, put } from "../api.js";
+import { lineChart, rateSeries } from "../chart.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
-import { number, rate } from "../format.js";
+import { byteRate, number, rate } from "../format.js";
 import { deletionDialog, dialog, field, form } from "../forms.js";
-import { badge, button, objectHead, section } from "../layout.js";
+import { badge, button, nameLink, objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
 import { Tiles } from "../tiles.js";
+import { brokerRanges } from "../time_range.js";
 import { frame, isAdministrator } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
+import { queueTypeField, UNDEFINED } from "./admin_queue_type.js";
+import { FURTHER_RATES, lengthSeries, RATES, TRAFFIC } from "./broker_charts.js";
 
 export const path = "/admin/vhosts/:name";
 export const under = "Admin";
@@ -27,7 +31,7 @@ export function show(place, { name }, signal, user) {
     signal,
     async () => {
       const [vhost, found] = await Promise.all([
-        get(address, undefined, { signal }),
+        get(address, brokerRanges.query("lengths", "msg_rates"), { signal }),
         get(at`/api/vhost-limits/${name}`, undefined, { signal }),
       ]);
       view.show(vhost);
@@ -49,6 +53,8 @@ export function show(place, { name }, signal, user) {
     view.trouble,
     view.description,
     view.tiles.element,
+    h("div", { class: "chart-tools" }, brokerRanges.buttons(refresh)),
+    h("div", { class: "charts" }, view.queued.element, view.rates.element, view.further.element, view.traffic.element),
     isChanging && section("Permissions", permissions(address, signal)),
     isChanging && section("Limits", limits.element),
   );
@@ -59,7 +65,11 @@ class View {
     this.badges = h("span", { class: "badges" });
     this.trouble = h("div", {});
     this.description = h("p", {});
-    this.tiles = new Tiles("Ready", "Unacked", "Publish rate", "Deliver rate");
+    this.tiles = new Tiles("Ready", "Unacked", "Publish rate", "Deliver rate", "From clients", "To clients");
+    this.queued = lineChart("Queued messages");
+    this.rates = lineChart("Message rates");
+    this.further = lineChart("Redelivered, get, unroutable");
+    this.traffic = lineChart("Data rates");
   }
 
   show(vhost) {
@@ -68,6 +78,8 @@ class View {
     fill(
       this.badges,
       vhost.tracing && badge("tracing", "warn"),
+      vhost.cell && badge(`cell ${vhost.cell}`),
+      vhost.default_queue_type !== UNDEFINED && badge(`default queue type ${vhost.default_queue_type}`),
       vhost.tags.map((tag) => badge(tag)),
     );
     this.tiles.show({
@@ -75,7 +87,14 @@ class View {
       Unacked: number(vhost.messages_unacknowledged),
       "Publish rate": rate(vhost.message_stats?.publish_details?.rate),
       "Deliver rate": rate(vhost.message_stats?.deliver_get_details?.rate),
+      "From clients": byteRate(vhost.recv_oct_details?.rate),
+      "To clients": byteRate(vhost.send_oct_details?.rate),
     });
+    const { age } = brokerRanges.current;
+    this.queued.draw(lengthSeries(vhost), undefined, age);
+    this.rates.draw(rateSeries(vhost.message_stats, RATES), rate, age);
+    this.further.draw(rateSeries(vhost.message_stats, FURTHER_RATES), rate, age);
+    this.traffic.draw(rateSeries(vhost, TRAFFIC), byteRate, age);
   }
 }
 
@@ -89,9 +108,9 @@ function permissions(address, signal) {
         sort: "user",
         width: "name",
         value: (row) => row.user,
-        show: (name) => h("a", { href: link`/admin/users/${name}` }, name),
+        show: (name) => nameLink(link`/admin/users/${name}`, name),
       },
-      { title: "Configure", rank: 2, value: (row) => row.configure, show: code },
+      { title: "Configure", value: (row) => row.configure, show: code },
       { title: "Write", value: (row) => row.write, show: code },
       { title: "Read", value: (row) => row.read, show: code },
     ],
@@ -103,7 +122,7 @@ function permissions(address, signal) {
   }).element;
 }
 
-/** A PUT replaces all metadata, so the default queue type is sent back unchanged. */
+/** A PUT replaces all metadata. */
 async function describe(address, name, whenDone) {
   const vhost = await get(address).catch(notifyError);
   if (!vhost) return;
@@ -121,10 +140,16 @@ async function describe(address, name, whenDone) {
           h("input", { name: "tags", value: metadata.tags.join(", "), autocomplete: "off", spellcheck: "false" }),
           "Comma-separated.",
         ),
+        queueTypeField(metadata.default_queue_type),
       ],
       "Save changes",
       async (given) => {
-        await put(address, { ...metadata, description: given.get("description"), tags: given.get("tags") });
+        await put(address, {
+          ...metadata,
+          description: given.get("description"),
+          tags: given.get("tags"),
+          default_queue_type: given.get("default_queue_type"),
+        });
         close();
         notify(`Virtual host ${name} updated.`);
         whenDone();

@@ -4,32 +4,36 @@ import { path as at, get } from "../api.js";
 import { lineChart, rateSeries } from "../chart.js";
 import { fill, fillFor, h } from "../dom.js";
 import { number, rate } from "../format.js";
-import { badge, objectHead, section } from "../layout.js";
+import { badge, hasSeveralNodes, objectHead, section } from "../layout.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
-import { link } from "../router.js";
 import { Tiles } from "../tiles.js";
+import { objectRanges } from "../time_range.js";
 import { modeOf } from "./channels.js";
 import { connectionLink, prefetch, stateBadge } from "./connection_format.js";
 import { consumersTable } from "./consumers.js";
 
 export const path = "/channels/:name";
-export const under = "Connections";
+export const under = "Channels";
 export const title = ({ name }) => name;
 
-const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = { Publish: "publish", Confirm: "confirm", Deliver: "deliver_get" };
+const RATES = {
+  Publish: "publish",
+  Confirm: "confirm",
+  "Unroutable (returned)": "return_unroutable",
+  Deliver: "deliver_get",
+};
 
-export function show(place, { name }, signal) {
+export function show(place, { name }, signal, user) {
   const address = at`/api/channels/${name}`;
   const about = h("span", {}, "channel");
   const trouble = h("div", {});
   const tiles = new Tiles();
   const rates = lineChart("Message rates");
-  poll(
+  const refresh = poll(
     signal,
     async () => {
-      const channel = await get(address, WINDOW, { signal });
+      const channel = await get(address, objectRanges.query("msg_rates"), { signal });
       endTrouble(trouble);
       const connection = channel.connection_details.name;
       const mode = modeOf(channel);
@@ -39,6 +43,7 @@ export function show(place, { name }, signal) {
         " ",
         stateBadge(channel.state),
         mode && badge(mode),
+        hasSeveralNodes() && badge(`on ${channel.node}`),
       ]);
       tiles.show({
         Unacked: number(channel.messages_unacknowledged),
@@ -49,27 +54,23 @@ export function show(place, { name }, signal) {
         Consumers: number(channel.consumer_count),
       });
       const stats = channel.message_stats ?? {};
-      rates.draw(rateSeries(stats, RATES), rate);
+      rates.draw(rateSeries(stats, RATES), rate, objectRanges.current.age);
     },
-    (problem) => showTrouble(trouble, problem, "All connections", "#/connections"),
+    (problem) => showTrouble(trouble, problem, "All channels", "#/channels"),
   );
   fill(
     place,
     objectHead(name, about),
     trouble,
     tiles.element,
+    h("div", { class: "chart-tools" }, objectRanges.buttons(refresh)),
     rates.element,
-    section("Consumers", consumers(address, signal)),
+    section(
+      "Consumers",
+      consumersTable(address, signal, user, ["queue"], {
+        sort: "consumer_tag",
+        empty: "No consumers on this channel.",
+      }),
+    ),
   );
-}
-
-function consumers(address, signal) {
-  const queue = {
-    title: "Queue",
-    sort: "queue.name",
-    value: (row) => [row.queue.vhost, row.queue.name],
-    show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
-  };
-  const options = { sort: "consumer_tag", empty: "No consumers on this channel." };
-  return consumersTable(address, signal, queue, 2, options);
 }

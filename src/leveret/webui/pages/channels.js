@@ -1,4 +1,4 @@
-// The channels of a connection.
+// Channels, and those of one connection.
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
@@ -9,30 +9,7 @@ import { channelLink, prefetch, stateBadge } from "./connection_format.js";
 export function channelsTable(address, signal) {
   const load = (signal) => get(address, undefined, { signal });
   const table = new Table({
-    columns: [
-      {
-        title: "Channel",
-        sort: "number",
-        width: "name",
-        value: (row) => [row.number, row.name],
-        show: ([number, name]) => h("a", { href: channelLink(name) }, String(number)),
-      },
-      { title: "State", sort: "state", rank: 2, width: "s", value: (row) => row.state, show: stateBadge },
-      { title: "Mode", rank: 3, width: "m", value: modeOf },
-      {
-        title: "Prefetch count",
-        sort: "prefetch_count",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => prefetch(row.prefetch_count),
-      },
-      numeric("Unacked", "messages_unacknowledged", number),
-      numeric("Unconfirmed", "messages_unconfirmed", number, { rank: 3, width: "m" }),
-      numeric("Consumers", "consumer_count", number),
-      numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
-      numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
-    ],
+    columns: channelColumns(),
     source: rowsSource(load, (row) => String(row.number)),
     signal,
     sort: "number",
@@ -41,6 +18,42 @@ export function channelsTable(address, signal) {
   });
   table.tools.remove(); // channels have only numbers
   return table.element;
+}
+
+export function channelColumns() {
+  return [
+    {
+      title: "Channel",
+      sort: "number",
+      width: "name",
+      value: (row) => [row.number, row.name],
+      show: ([number, name]) => h("a", { href: channelLink(name), title: name }, String(number)),
+    },
+    { title: "State", sort: "state", rank: 2, width: "s", value: (row) => row.state, show: stateBadge },
+    { title: "Mode", rank: 3, width: "m", value: modeOf },
+    {
+      title: "Prefetch count",
+      sort: "prefetch_count",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => prefetch(row.prefetch_count),
+    },
+    {
+      title: "Prefetch (global)",
+      sort: "global_prefetch_count",
+      align: "right",
+      rank: 5,
+      width: "s",
+      value: (row) => prefetch(row.global_prefetch_count),
+    },
+    numeric("Unacked", "messages_unacknowledged", number),
+    numeric("Unconfirmed", "messages_unconfirmed", number, { rank: 3, width: "m" }),
+    numeric("Uncommitted", "messages_uncommitted", number, { rank: 5, width: "m" }),
+    numeric("Consumers", "consumer_count", number, { rank: 2 }),
+    numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
+    numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
+  ];
 }
 
 export function modeOf(channel) {

@@ -5,30 +5,30 @@ import { lineChart, rateSeries } from "../chart.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
-import { bytes, number } from "../format.js";
+import { byteRate, bytes, number } from "../format.js";
 import { dialog, field, form } from "../forms.js";
 import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
+import { objectRanges } from "../time_range.js";
 import { isAdministrator } from "./admin_frame.js";
 import { channelsTable } from "./channels.js";
-import { byteRate, clientOf, moment, stateBadge } from "./connection_format.js";
+import { clientOf, moment, stateBadge } from "./connection_format.js";
 
 export const path = "/connections/:name";
 export const under = "Connections";
 export const title = ({ name }) => name;
 
-const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const REASON = "Closed by an operator";
 const TRAFFIC = { "From client": "recv_oct", "To client": "send_oct" };
 
 export function show(place, { name }, signal, user) {
   const address = at`/api/connections/${name}`;
   const view = new View(name, user);
-  poll(
+  const refresh = poll(
     signal,
-    async () => view.show(await get(address, WINDOW, { signal })),
+    async () => view.show(await get(address, objectRanges.query("msg_rates"), { signal })),
     (problem) => view.fail(problem),
   );
   view.close.addEventListener("click", () => closeDialog(name, address, signal));
@@ -37,6 +37,7 @@ export function show(place, { name }, signal, user) {
     view.head,
     view.trouble,
     view.tiles.element,
+    h("div", { class: "chart-tools" }, objectRanges.buttons(refresh)),
     h("div", { class: "charts" }, view.traffic.element, view.client),
     section("Channels", channelsTable(`${address}/channels`, signal)),
     view.facts,
@@ -79,7 +80,7 @@ class View {
       Sent: bytes(connection.send_oct),
       "Send pending": bytes(connection.send_pend),
     });
-    this.traffic.draw(rateSeries(connection, TRAFFIC), byteRate);
+    this.traffic.draw(rateSeries(connection, TRAFFIC), byteRate, objectRanges.current.age);
     this.#showClient(connection.client_properties ?? {});
     fill(this.table, facts(agreedIn(connection)));
   }
@@ -100,6 +101,7 @@ class View {
 
 function agreedIn(connection) {
   return {
+    node: connection.node,
     protocol: connection.protocol,
     "connected at": moment(connection.connected_at),
     authentication: connection.auth_mechanism,

@@ -2,25 +2,26 @@
 
 import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { number } from "../format.js";
-import { pageHead } from "../layout.js";
-import { listTable, VHOST } from "../list_page.js";
+import { byteRate, number } from "../format.js";
+import { nameText, pageHead } from "../layout.js";
+import { listTable, NODE, VHOST } from "../list_page.js";
 import { filteredSource } from "../local_filter.js";
 import { numeric } from "../table.js";
 import { keptVhost } from "../vhosts.js";
-import { byteRate, clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_format.js";
+import { clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_format.js";
 
 export const path = "/connections";
 export const nav = "Connections";
 export const title = () => "Connections";
 
 const COLUMNS =
-  "name,vhost,user,state,channels,ssl,ssl_protocol,connected_at,peer_host,peer_port,user_provided_name," +
-  "client_properties.product,client_properties.version,recv_oct_details.rate,send_oct_details.rate";
+  "name,node,vhost,user,state,channels,protocol,ssl,ssl_protocol,ssl_cipher,auth_mechanism,timeout,connected_at," +
+  "peer_host,peer_port,user_provided_name,client_properties.product,client_properties.version," +
+  "recv_oct_details.rate,send_oct_details.rate";
 const FOUND = 12;
 
 /** The text that the filter searches. */
-const textOf = (row) => [clientOf(row), row.name, row.user, row.vhost].join(" ");
+const textOf = (row) => [clientOf(row), row.name, row.user, row.vhost, row.node].join(" ");
 
 export async function find(text, signal) {
   const ask = (question) => get("/api/connections", { ...question, columns: COLUMNS }, { signal });
@@ -43,6 +44,7 @@ export function show(place, _parameters, signal) {
     columns: columns(),
     source: filteredSource(ask, textOf),
     signal,
+    id: "connections",
     noun: "connection",
     placeholder: "Filter by client, user or address",
     empty: () => emptyState(signal),
@@ -57,23 +59,28 @@ function columns() {
       sort: "user_provided_name",
       width: "name",
       value: (row) => [clientOf(row), row.name],
-      show: ([client, name]) => h("a", { href: connectionLink(name), title: client }, client),
+      show: ([client, name]) => h("a", { href: connectionLink(name), title: client }, nameText(client)),
     },
     { title: "Address", sort: "peer_host", rank: 2, width: "l", value: peerOf },
     { title: "User", sort: "user", width: "m", value: (row) => row.user },
     VHOST,
+    NODE,
     { title: "State", sort: "state", width: "s", value: (row) => row.state, show: stateBadge },
     numeric("Channels", "channels", number, { rank: 2 }),
     numeric("From client", "recv_oct_details.rate", byteRate, { rank: 2 }),
     numeric("To client", "send_oct_details.rate", byteRate, { rank: 2 }),
+    { title: "Protocol", sort: "protocol", rank: 3, width: "m", value: (row) => row.protocol },
     {
       title: "TLS",
       sort: "ssl_protocol",
-      rank: 4,
-      width: "s",
+      rank: 3,
+      width: "xs",
       value: (row) => (row.ssl ? row.ssl_protocol || "yes" : "no"),
     },
-    numeric("Connected at", "connected_at", moment, { rank: 3, width: "l" }),
+    { title: "Cipher", sort: "ssl_cipher", rank: 5, width: "l", value: (row) => row.ssl_cipher },
+    { title: "Authentication", sort: "auth_mechanism", rank: 5, width: "m", value: (row) => row.auth_mechanism },
+    numeric("Heartbeat", "timeout", (seconds) => (seconds ? `${seconds} s` : "disabled"), { rank: 5 }),
+    numeric("Connected at", "connected_at", moment, { rank: 4, width: "l" }),
   ];
 }
 

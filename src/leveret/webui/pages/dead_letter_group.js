@@ -4,11 +4,11 @@ import { path as at, get } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { plural } from "../format.js";
 import { begin, RunningJobs } from "../jobs.js";
-import { objectHead } from "../layout.js";
+import { nameLink, objectHead } from "../layout.js";
 import { problemBox, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { causeOf, filterOf, groupOf, isSameGroup, REASONS, wayOf } from "./dead_letter_groups.js";
+import { causeOf, errorOf, filterOf, groupOf, isSameGroup, REASONS, wayOf } from "./dead_letter_groups.js";
 import { retryDialog } from "./dead_letter_retry.js";
 import { traceLinks } from "./message_trace.js";
 import { MessageBrowser } from "./queue_messages.js";
@@ -80,7 +80,7 @@ class Page {
       "Published to ",
       h("code", {}, wayOf(this.#group)),
       ", dead-letter queue ",
-      h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
+      nameLink(link`/queues/${vhost}/${queue}`, queue),
       ". ",
       this.count,
     ];
@@ -92,8 +92,9 @@ class Page {
     const found = groups.find((one) => isSameGroup(one, this.#group));
     this.#messages = found?.messages ?? 0;
     setText(this.count, plural(this.#messages, "message"));
-    this.error.hidden = !found?.error;
-    fill(this.error, h("strong", {}, "Sample error: "), h("code", {}, found?.error ?? ""));
+    const error = errorOf(found ?? this.#group);
+    this.error.hidden = !error;
+    fill(this.error, h("strong", {}, "Error: "), h("code", {}, error));
     this.retry.disabled = this.remove.disabled = !this.#messages;
   }
 

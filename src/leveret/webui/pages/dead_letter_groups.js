@@ -10,30 +10,40 @@ export const REASONS = {
   delivery_limit: "Delivery limit exceeded",
 };
 
-const FIELDS = ["vhost", "queue", "reason", "origin_queue", "exchange", "routing_key"];
+const FIELDS = ["vhost", "queue", "reason", "origin_queue", "exchange", "routing_key", "error", "task"];
+const REQUIRED = 5; // the first fields have a text; the others may be null: several
 
 export function causeOf(group) {
-  return `${group.reason} in ${group.origin_queue}`;
+  return `${group.reason} in ${group.origin_queue}${group.task ? ` (${group.task})` : ""}`;
+}
+
+/** The error of all messages of the group, or of some of them. */
+export function errorOf(group) {
+  if (typeof group.error === "string") return group.error;
+  return group.sample_error ? `several, such as ${group.sample_error}` : "";
 }
 
 export function wayOf(group) {
   return `${shownExchange(group.exchange)} → ${group.routing_key ?? "several routing keys"}`;
 }
 
-/** The fields that identify a group. */
+/** The fields that identify a group; null for several values. A broker that does not group by task has no `task`. */
 export function namesOf(group) {
-  return Object.fromEntries(FIELDS.map((name) => [name, group[name]]));
+  const { error, ...others } = group;
+  const named = { ...others, error: others.task === undefined ? null : error };
+  return Object.fromEntries(FIELDS.map((name) => [name, named[name] ?? null]));
 }
 
 /** The filter that selects exactly the messages of the group. */
 export function filterOf(group) {
   const filter = { "death.reason": group.reason, "death.queue": group.origin_queue, "death.exchange": group.exchange };
-  if (group.routing_key !== null) filter["death.routing_key"] = group.routing_key;
+  const names = namesOf(group);
+  for (const name of FIELDS.slice(REQUIRED)) if (names[name] !== null) filter[`death.${name}`] = names[name];
   return filter;
 }
 
 export function groupLink(group) {
-  return link`/dead-letters/${JSON.stringify(FIELDS.map((name) => group[name]))}`;
+  return link`/dead-letters/${JSON.stringify(Object.values(namesOf(group)))}`;
 }
 
 /** The group in a link; null if the link is invalid. */
@@ -43,7 +53,7 @@ export function groupOf(text) {
     const isGroup =
       Array.isArray(values) &&
       values.length === FIELDS.length &&
-      values.every((value, at) => typeof value === "string" || (value === null && at === 5));
+      values.every((value, at) => typeof value === "string" || (value === null && at >= REQUIRED));
     return isGroup ? Object.fromEntries(FIELDS.map((name, at) => [name, values[at]])) : null;
   } catch {
     return null;
@@ -51,5 +61,5 @@ export function groupOf(text) {
 }
 
 export function isSameGroup(one, other) {
-  return FIELDS.every((name) => one[name] === other[name]);
+  return groupLink(one) === groupLink(other);
 }

@@ -4,11 +4,11 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, number, plural } from "../format.js";
 import { RunningJobs } from "../jobs.js";
-import { badge, emptyCard, pageHead } from "../layout.js";
+import { badge, emptyCard, nameLink, nameText, pageHead } from "../layout.js";
 import { listAddress, listTable } from "../list_page.js";
 import { go, link } from "../router.js";
 import { rowsSource } from "../table.js";
-import { causeOf, filterOf, groupLink, namesOf, REASONS, wayOf } from "./dead_letter_groups.js";
+import { causeOf, errorOf, filterOf, groupLink, namesOf, REASONS, wayOf } from "./dead_letter_groups.js";
 import { retryDialog } from "./dead_letter_retry.js";
 
 export const path = "/dead-letters";
@@ -43,7 +43,7 @@ class Page {
       source: rowsSource(
         (signal) => this.#load(signal),
         (row) =>
-          `${row.reason} ${row.origin_queue} ${row.queue} ${row.exchange} ${row.routing_key ?? ""} ${row.error ?? ""}`,
+          [row.reason, row.origin_queue, row.queue, row.exchange, row.routing_key, row.task, errorOf(row)].join(" "),
       ),
       signal,
       sort: "messages",
@@ -95,7 +95,9 @@ class Page {
             "a",
             { href: groupLink(group) },
             badge(group.reason, "warn", REASONS[group.reason] ?? group.reason),
-            ` ${group.origin_queue}`,
+            " ",
+            nameText(group.origin_queue),
+            group.task && ` ${group.task}`,
           ),
       },
       {
@@ -107,14 +109,14 @@ class Page {
         show: counted,
       },
       { title: "Published to", sort: "exchange", rank: 2, value: wayOf },
-      { title: "Sample error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
-      { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => since(row.newest) },
+      { title: "Error", sort: "error", rank: 2, value: errorOf },
+      { title: "Latest", sort: "newest", align: "right", rank: 2, width: "latest", value: (row) => since(row.newest) },
       {
         title: "Dead-letter queue",
         sort: "queue",
         rank: 2,
         value: (row) => [row.vhost, row.queue],
-        show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
+        show: ([vhost, name]) => nameLink(link`/queues/${vhost}/${name}`, name),
       },
       {
         title: "",
@@ -170,7 +172,7 @@ function counted([messages, share]) {
 
 /** What the groups do not include. */
 function notesOn(queues) {
-  const inspected = (queue) => `${queue.name} (${number(queue.looked_at)} of ${number(queue.messages)})`;
+  const inspected = (queue) => `${queue.name} (${number(queue.examined)} of ${number(queue.messages)})`;
   const ordinary = (queue) => `${number(queue.others)} in ${queue.name}`;
   const notes = [];
   const cut = queues.filter((queue) => queue.may_read && !queue.is_complete);

@@ -10,6 +10,7 @@ import { badge, objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
+import { objectRanges } from "../time_range.js";
 import { bindingDialog, bindingsTable } from "./exchange_bindings.js";
 import { exchangeInPath, isBuiltIn, shownExchange } from "./exchange_links.js";
 import { featuresOf } from "./exchanges.js";
@@ -21,7 +22,6 @@ export const path = "/exchanges/:vhost/:name";
 export const under = "Exchanges";
 export const title = ({ name }) => shownExchange(nameOf(name));
 
-const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const RATES = { "Publish (in)": "publish_in", "Publish (out)": "publish_out" };
 
 /** The broker's name of the exchange. */
@@ -36,7 +36,7 @@ export function show(place, parameters, signal) {
   const view = new View(vhost, name);
   const refresh = poll(
     signal,
-    async () => view.show(await get(address, WINDOW, { signal })),
+    async () => view.show(await get(address, objectRanges.query("msg_rates"), { signal })),
     (problem) => view.fail(problem),
   );
   const picture = topologyPicture(vhost, name, signal);
@@ -47,13 +47,14 @@ export function show(place, parameters, signal) {
     toHere.refresh();
     fromHere.refresh();
   };
-  view.publish.addEventListener("click", () => exchangePublishDialog(vhost, exchangeInPath(name), refresh));
+  view.publish.addEventListener("click", () => exchangePublishDialog(vhost, name, refresh));
   view.remove.addEventListener("click", () => removeExchange(name, address, signal));
   fill(
     place,
     view.head,
     view.trouble,
     view.tiles.element,
+    h("div", { class: "chart-tools" }, objectRanges.buttons(refresh)),
     h(
       "div",
       { class: "charts" },
@@ -80,7 +81,7 @@ export function show(place, parameters, signal) {
 }
 
 function addButton(kind, add) {
-  return h("button", { type: "button", "aria-label": `Add ${kind} binding`, onclick: add }, "Add binding …");
+  return h("button", { type: "button", onclick: add }, `Add ${kind} binding …`);
 }
 
 class View {
@@ -114,7 +115,7 @@ class View {
       Published: number(stats.publish_in),
       Routed: number(stats.publish_out),
     });
-    this.rates.draw(rateSeries(stats, RATES), rate);
+    this.rates.draw(rateSeries(stats, RATES), rate, objectRanges.current.age);
     const { type, arguments: own, policy: name = "none", effective_policy_definition: definition } = exchange;
     fill(this.table, facts({ type, ...own, policy: name, ...definition }));
   }

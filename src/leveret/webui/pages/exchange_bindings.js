@@ -6,12 +6,14 @@ import { path as at, get, post, remove } from "../api.js";
 import { h } from "../dom.js";
 import { choice, dialog, field, form, textInput } from "../forms.js";
 import { objectOf, objectText } from "../json_object.js";
+import { nameLink } from "../layout.js";
 import { filteredSource } from "../local_filter.js";
 import { notify, undoable } from "../notices.js";
 import { link } from "../router.js";
 import { Table } from "../table.js";
 import { exchangeInPath, exchangeLink, shownExchange } from "./exchange_links.js";
 
+export const KEY_HINT = "In a topic exchange, * matches one word and # any number of words.";
 const NO_KEY = "with an empty routing key";
 const EMPTY = {
   source: "No outgoing bindings: messages published to this exchange are dropped. Add a binding to a queue.",
@@ -62,23 +64,22 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
 
 function otherEnd(vhost, kind, name) {
   const target = kind === "queue" ? link`/queues/${vhost}/${name}` : exchangeLink(vhost, name);
-  return [
-    h("a", { href: target, title: shownExchange(name) }, shownExchange(name)),
-    kind === "exchange" && h("span", { class: "faint" }, " exchange"),
-  ];
+  return [nameLink(target, shownExchange(name)), kind === "exchange" && h("span", { class: "faint" }, " exchange")];
 }
 
-function inPath({ vhost, source, destination_type: kind, destination }) {
+/** The path of a binding in the API, without its properties_key. */
+export function bindingInPath({ vhost, source, destination_type: kind, destination }) {
   return kind === "queue"
     ? at`/api/bindings/${vhost}/e/${exchangeInPath(source)}/q/${destination}`
     : at`/api/bindings/${vhost}/e/${exchangeInPath(source)}/e/${exchangeInPath(destination)}`;
 }
 
-function unbindButton(binding, whenChanged) {
+/** `whenChanged()` is called after the binding was deleted. */
+export function unbindButton(binding, whenChanged) {
   const { source, destination, routing_key: key } = binding;
   const described = `Binding ${key || NO_KEY} from ${source} to ${destination}`;
   const act = async () => {
-    await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
+    await remove(`${bindingInPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
     notify(`${described} deleted.`);
   };
   const unbind = () => undoable(`${described} will be deleted`, act, whenChanged);
@@ -106,11 +107,7 @@ export function bindingDialog(vhost, exchange, end, whenChanged) {
     form(
       [
         h("div", { class: "row" }, ends),
-        field(
-          "Routing key",
-          textInput("routing_key"),
-          "In a topic exchange, * matches one word and # any number of words.",
-        ),
+        field("Routing key", textInput("routing_key"), KEY_HINT),
         field(
           "Arguments",
           h("textarea", {
@@ -129,7 +126,7 @@ export function bindingDialog(vhost, exchange, end, whenChanged) {
           end === "source"
             ? { vhost, source: exchange, destination_type: given.get("kind"), destination: other }
             : { vhost, source: other, destination_type: "exchange", destination: exchange };
-        await post(inPath(binding), {
+        await post(bindingInPath(binding), {
           routing_key: given.get("routing_key"),
           arguments: objectOf(given.get("arguments"), "Arguments"),
         });

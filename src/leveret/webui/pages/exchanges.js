@@ -6,7 +6,16 @@ import { rate } from "../format.js";
 import { check, choice, field, textInput } from "../forms.js";
 import { objectOf } from "../json_object.js";
 import { badge, button, pageHead } from "../layout.js";
-import { additionDialog, finder, listSource, listTable, nameColumn, VHOST, vhostField } from "../list_page.js";
+import {
+  additionDialog,
+  finder,
+  listSource,
+  listTable,
+  nameColumn,
+  refuseExisting,
+  VHOST,
+  vhostField,
+} from "../list_page.js";
 import { go, link } from "../router.js";
 import { numeric } from "../table.js";
 import { keptVhost, vhostNames } from "../vhosts.js";
@@ -32,6 +41,8 @@ export function show(place, _parameters, signal) {
     columns: columns(),
     source: listSource("exchanges", COLUMNS),
     signal,
+    id: "exchanges",
+    canRegex: true,
     noun: "exchange",
     empty: "No exchanges visible to you. Ask an administrator for permissions in a virtual host.",
   });
@@ -67,10 +78,11 @@ async function goToTopology() {
   go(link`/topology/${shown}`.slice(1));
 }
 
-async function addExchange() {
+export async function addExchange() {
   const [vhost, types] = await Promise.all([vhostField(), exchangeTypes()]);
   additionDialog("exchange", fieldsOf(vhost, types), async (given) => {
     const [name, vhost] = [given.get("name"), given.get("vhost")];
+    await refuseExisting(at`/api/exchanges/${vhost}`, "Exchange", name, { where: ` in virtual host ${vhost}` });
     await put(at`/api/exchanges/${vhost}/${name}`, declarationOf(given));
     return { address: exchangeLink(vhost, name), text: `Exchange ${name} created.` };
   });

@@ -1,11 +1,16 @@
 // Login form. The requested page is shown after the login.
 
-import { post } from "../api.js";
+import { COOKIE_PATH, post } from "../api.js";
 import { fill, h } from "../dom.js";
 import { field, form } from "../forms.js";
+import { problemBox } from "../notices.js";
 import { logo } from "../shell.js";
+import { signInChoice } from "../single_sign_on.js";
 
-export function showLogin(place, enter, reason) {
+/**
+ * `reason`: why there is no session any more; `problem`: why single sign-on failed.
+ */
+export function showLogin(place, enter, reason, problem) {
   document.title = "Log in · Leveret";
   const name = h("input", {
     name: "username",
@@ -19,7 +24,7 @@ export function showLogin(place, enter, reason) {
     const user = await post(
       "/api/login",
       { username: given.get("username"), password: given.get("password") },
-      { isLogin: true },
+      { isLogin: true, headers: COOKIE_PATH },
     );
     enter(user);
   });
@@ -28,7 +33,15 @@ export function showLogin(place, enter, reason) {
     h(
       "main",
       { class: "login" },
-      h("div", { class: "card" }, h("h1", {}, logo(), "Leveret"), reason && h("p", { class: "faint" }, reason), login),
+      h(
+        "div",
+        { class: "card" },
+        h("h1", {}, logo(), "Leveret"),
+        reason && h("p", { class: "faint" }, reason),
+        problem && problemBox(problem),
+        login,
+        signInChoice(),
+      ),
       isHere() && h("p", { class: "faint hint" }, "Default login on a new broker: guest / guest (localhost only)."),
     ),
   );

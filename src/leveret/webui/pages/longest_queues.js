@@ -12,7 +12,7 @@ const SHOWN = 5;
 const SOME = 25; // requested, because streams are left out and are often the longest
 const MANY = 500; // the API's largest page
 const COLUMNS =
-  "name,vhost,type,state,consumers,messages,messages_ready,messages_unacknowledged,oldest_message_age," +
+  "name,vhost,type,state,consumers,consumers_busy,messages,messages_ready,messages_unacknowledged,oldest_message_age," +
   "drain_estimate,message_stats.publish_details.rate,message_stats.deliver_get_details.rate";
 
 export function longestQueues(signal) {

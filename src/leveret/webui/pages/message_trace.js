@@ -4,7 +4,7 @@ import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, duration, plural } from "../format.js";
-import { badge, objectHead } from "../layout.js";
+import { badge, nameLink, objectHead } from "../layout.js";
 import { notify, notifyError, problemBox } from "../notices.js";
 import { poll } from "../poll.js";
 import { go, link } from "../router.js";
@@ -12,7 +12,7 @@ import { shownExchange } from "./exchange_links.js";
 import { mayReadTraces } from "./traces.js";
 
 export const path = "/traces/:vhost/:id";
-export const under = "Queues";
+export const under = "Traces";
 export const title = ({ id }) => `Message ${id}`;
 
 /** A function that links a browsed message to its trace; null if the user may not read traces. */
@@ -140,7 +140,7 @@ const KINDS = {
   waiting: "warn",
 };
 
-const inQueue = (vhost, name) => h("a", { href: link`/queues/${vhost}/${name}` }, name);
+const inQueue = (vhost, name) => nameLink(link`/queues/${vhost}/${name}`, name);
 const exchangeName = (name) => (name ? h("code", {}, name) : "the default exchange");
 
 function clientOf(event) {
@@ -239,7 +239,7 @@ function messageCard(vhost, trace) {
     size: bytes(trace.size),
     ...properties,
   };
-  const waits = trace.waits_in.map((one) => h("dd", {}, inQueue(vhost, one.queue), ` as ${one.id}`));
+  const waits = trace.positions.map((one) => h("dd", {}, inQueue(vhost, one.queue), ` as ${one.id}`));
   return h(
     "section",
     { class: "card" },

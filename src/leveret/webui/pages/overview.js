@@ -1,93 +1,110 @@
-// Overview of the broker: totals, rates, alarms, longest queues, node.
+// Overview of the broker: totals, rates, churn, longest queues, node.
 
 import { get } from "../api.js";
-import { lineChart, pointsOf, rateSeries } from "../chart.js";
+import { addedDetails, lineChart, pointsOf, rateSeries } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
-import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
+import { byteRate, isNumber, number, plural, rate } from "../format.js";
 import { pageHead } from "../layout.js";
 import { showProblem } from "../notices.js";
 import { poll } from "../poll.js";
+import { brokerRanges } from "../time_range.js";
+import { FURTHER_RATES, lengthSeries, RATES, TRAFFIC } from "./broker_charts.js";
 import { firstSteps } from "./first_steps.js";
 import { longestQueues } from "./longest_queues.js";
+import { fact, MAY_NOT_SEE, maySeeNodes, nodeFacts } from "./node_card.js";
 import { addQueue } from "./queues.js";
 
 export const path = "/";
 export const nav = "Overview";
 export const title = () => "Overview";
 
-const SPANS = [
-  ["10 min", 600, 5],
-  ["1 h", 3600, 60],
-  ["8 h", 28800, 300],
-];
-const RATES = { Publish: "publish", Deliver: "deliver_get", Ack: "ack" };
+const CONNECTION_CHURN = {
+  "Connections opened": "connection_created",
+  "Connections closed": "connection_closed",
+  "Channels opened": "channel_created",
+  "Channels closed": "channel_closed",
+};
+const OF_NODE =
+  "name,mem_used,mem_limit,fd_used,fd_total,sockets_used,sockets_total,disk_free,disk_free_limit,uptime," +
+  "io_write_bytes_details,io_read_bytes_details";
+const QUEUE_CHURN = { Declared: "queue_declared", Created: "queue_created", Deleted: "queue_deleted" };
 
 export function show(place, _parameters, signal, user) {
-  const maySeeNodes = user.tags.includes("monitoring") || user.tags.includes("administrator");
   const tiles = new Tiles();
-  const alarms = h("div", { class: "alarms" });
   const trouble = h("div", {});
   const start = h("div", {});
-  const queued = lineChart("Queued messages");
-  const moved = lineChart("Message rates");
+  const charts = new Charts(maySeeNodes(user));
   const longest = longestQueues(signal);
   const node = h("div", { class: "card node" });
   const listeners = h("div", { class: "card listeners" });
-  let span = SPANS[0];
   const refresh = () => ask();
-  const spans = spanButtons((chosen) => {
-    span = chosen;
-    refresh();
-  });
   fill(
     place,
-    pageHead("Overview", null, spans),
-    alarms,
+    pageHead("Overview", null, brokerRanges.buttons(refresh)),
     trouble,
     tiles.element,
     start,
-    h("div", { class: "charts" }, queued.element, moved.element),
+    charts.element,
     longest,
     h("div", { class: "charts" }, node, listeners),
   );
   const ask = poll(
     signal,
     async () => {
-      const [, age, step] = span;
-      const query = { lengths_age: age, lengths_incr: step, msg_rates_age: age, msg_rates_incr: step };
-      const overview = await get("/api/overview", query, { signal });
+      const overview = await get("/api/overview", brokerRanges.query("lengths", "msg_rates"), { signal });
       fill(trouble);
       tiles.show(overview);
-      queued.draw(lengthsOf(overview.queue_totals ?? {}));
-      moved.draw(rateSeries(overview.message_stats, RATES), rate);
+      charts.draw(overview);
       showListeners(listeners, overview);
       const isNew = overview.object_totals?.queues === 0;
       longest.hidden = isNew;
       if (isNew !== start.hasChildNodes()) fill(start, isNew && firstSteps(user, overview, addQueue));
-      const nodes = maySeeNodes ? await get("/api/nodes", undefined, { signal }) : [];
-      fill(alarms, alarmsOf(nodes));
-      showNode(node, nodes[0]);
+      const nodes = maySeeNodes(user)
+        ? await get("/api/nodes", { ...brokerRanges.query("node_stats"), columns: OF_NODE }, { signal })
+        : [];
+      charts.drawDisk(nodes);
+      showNode(node, nodes);
     },
     (problem) => showProblem(trouble, problem),
   );
 }
 
-function spanButtons(choose) {
-  const buttons = SPANS.map((span, at) =>
-    h(
-      "button",
-      {
-        type: "button",
-        "aria-pressed": String(at === 0),
-        onclick: (event) => {
-          for (const button of buttons) button.setAttribute("aria-pressed", String(button === event.currentTarget));
-          choose(span);
-        },
-      },
-      span[0],
-    ),
-  );
-  return h("div", { class: "spans", role: "group", "aria-label": "Time range" }, buttons);
+/** Data rates, disk and churn are of the node: users who may not see it have no such charts. */
+class Charts {
+  #queued = lineChart("Queued messages");
+  #rates = lineChart("Message rates");
+  #further = lineChart("Redelivered, get, unroutable");
+  #traffic = lineChart("Data rates");
+  #connections = lineChart("Connection and channel churn");
+  #queues = lineChart("Queue churn");
+  #writes = lineChart("Journal writes");
+  #reads = lineChart("Disk reads");
+
+  constructor(isOfNode) {
+    const common = [this.#queued, this.#rates, this.#further];
+    const own = isOfNode ? [this.#traffic, this.#writes, this.#reads, this.#connections, this.#queues] : [];
+    const elements = [...common, ...own].map((chart) => chart.element);
+    this.element = h("div", { class: "charts" }, elements);
+  }
+
+  draw(overview) {
+    const { age } = brokerRanges.current;
+    this.#queued.draw(lengthSeries(overview.queue_totals ?? {}), undefined, age);
+    this.#rates.draw(rateSeries(overview.message_stats, RATES), rate, age);
+    this.#further.draw(rateSeries(overview.message_stats, FURTHER_RATES), rate, age);
+    this.#traffic.draw(rateSeries(overview, TRAFFIC), byteRate, age);
+    this.#connections.draw(rateSeries(overview.churn_rates, CONNECTION_CHURN), rate, age);
+    this.#queues.draw(rateSeries(overview.churn_rates, QUEUE_CHURN), rate, age);
+  }
+
+  drawDisk(nodes) {
+    const draw = (chart, label, name) => {
+      const summed = addedDetails(nodes.map((node) => node[name]));
+      chart.draw([{ label, points: pointsOf(summed, true) }], byteRate, brokerRanges.current.age);
+    };
+    draw(this.#writes, "Written", "io_write_bytes_details");
+    draw(this.#reads, "Read", "io_read_bytes_details");
+  }
 }
 
 class Tiles {
@@ -141,67 +158,15 @@ function trend(details) {
   return speed > 0 ? `growing by ${rate(speed)}` : `shrinking by ${rate(-speed)}`;
 }
 
-function lengthsOf(totals) {
-  return [
-    { label: "Ready", points: pointsOf(totals.messages_ready_details), now: totals.messages_ready },
-    { label: "Unacked", points: pointsOf(totals.messages_unacknowledged_details), now: totals.messages_unacknowledged },
-    { label: "Total", points: pointsOf(totals.messages_details), now: totals.messages },
-  ];
-}
-
-function alarmsOf(nodes) {
-  return nodes.flatMap((node) => [
-    node.mem_alarm &&
-      alarm(
-        "Memory alarm",
-        `Memory use of node ${node.name}, ${bytes(node.mem_used)}, is above the high watermark of ` +
-          `${bytes(node.mem_limit)}: publishers are blocked. Let consumers catch up, or raise memory_high_watermark.`,
-      ),
-    node.disk_free_alarm &&
-      alarm(
-        "Disk alarm",
-        `Free disk space of node ${node.name}, ${bytes(node.disk_free)}, is below the limit of ` +
-          `${bytes(node.disk_free_limit)}: publishers are blocked. Free some disk space.`,
-      ),
-  ]);
-}
-
-function alarm(name, text) {
-  return h("div", { class: "problem", role: "alert" }, h("strong", {}, name), h("p", {}, text));
-}
-
-function showNode(card, node) {
-  if (!node)
-    return fill(
-      card,
-      h("h2", {}, "Node"),
-      h("p", { class: "faint" }, "Shown to users with the tag monitoring or administrator."),
-    );
+function showNode(card, nodes) {
+  const others = nodes.length - 1;
+  const [node] = nodes;
   return fill(
     card,
     h("h2", {}, "Node"),
-    h("p", { class: "name" }, node.name),
-    gauge("Memory", node.mem_used, node.mem_limit, bytes, " high watermark"),
-    gauge("File descriptors", node.fd_used, node.fd_total, number),
-    gauge("Sockets", node.sockets_used, node.sockets_total, number),
-    fact("Free disk space", `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`),
-    fact("Uptime", duration(isNumber(node.uptime) ? node.uptime / 1000 : undefined)),
+    node ? nodeFacts(node) : h("p", { class: "faint" }, MAY_NOT_SEE),
+    node && h("p", {}, h("a", { href: "#/nodes" }, others > 0 ? `All ${nodes.length} nodes` : "History of the node")),
   );
-}
-
-function gauge(label, used, limit, show, limitName = "") {
-  if (!isNumber(used) || !isNumber(limit) || limit <= 0) return fact(label, show(used));
-  return h(
-    "div",
-    { class: "gauge" },
-    h("span", {}, label),
-    h("meter", { min: 0, max: limit, high: limit * 0.8, value: Math.min(used, limit), "aria-label": label }),
-    h("span", { class: "faint" }, `${show(used)} of ${show(limit)}${limitName}`),
-  );
-}
-
-function fact(label, value) {
-  return h("div", { class: "fact" }, h("span", {}, label), h("span", {}, value));
 }
 
 function showListeners(card, overview) {

@@ -4,10 +4,8 @@ import { lagColumn } from "../amount.js";
 import { path as at, get, remove } from "../api.js";
 import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
-import { facts } from "../facts.js";
 import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
-import { dialog } from "../forms.js";
-import { badge, pageHead, section } from "../layout.js";
+import { badge, nameLink, pageHead, section } from "../layout.js";
 import { notify, showProblem, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -25,10 +23,23 @@ const OLD = 3600; // age of a lease in seconds from which it is highlighted
 export async function find(text, signal) {
   const answer = await get(
     "/api/spark-queries",
-    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,state" },
+    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,state,vhost,id" },
     { signal },
   );
-  return answer.items.map((one) => ({ title: one.name, hint: `Spark query, ${one.state}`, address: "/pipelines" }));
+  return answer.items.map((one) => ({
+    title: one.name,
+    hint: `Spark query, ${one.state}`,
+    address: addressOf(one).slice(1),
+  }));
+}
+
+/** A query without a virtual host that the user sees has no page. */
+function addressOf({ vhost, id }) {
+  return vhost === null || vhost === undefined ? "#/pipelines" : link`/pipelines/${vhost}/${id}`;
+}
+
+export function stateKind(state) {
+  return RUNNING.includes(state) || state === "stopped" ? "" : "warn";
 }
 
 export function show(place, _parameters, signal, user) {
@@ -86,30 +97,21 @@ function totalsOf(queries, leases) {
 }
 
 function queryTable(rows, signal) {
-  const detailsOf = ({ user, id }) => {
-    const now = rows().find((row) => row.user === user && row.id === id);
-    if (now) details(now);
-  };
   return new Table({
     columns: [
       {
         title: "Query",
         sort: "name",
         width: "name",
-        value: ({ user, id, name }) => ({ user, id, name }),
-        show: (query) =>
-          h(
-            "button",
-            { type: "button", class: "as-link", title: query.name, onclick: () => detailsOf(query) },
-            query.name,
-          ),
+        value: ({ vhost, id, name }) => ({ vhost, id, name }),
+        show: (query) => nameLink(addressOf(query), query.name),
       },
       {
         title: "State",
         sort: "state",
         width: "s",
-        value: (row) => row.state,
-        show: (state) => badge(state, RUNNING.includes(state) || state === "stopped" ? "" : "warn"),
+        value: (row) => [row.state, row.error],
+        show: ([state, error]) => badge(state, stateKind(state), error),
       },
       { title: "Sources", rank: 2, value: readsOf, show: readLinks },
       { title: "Sink", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
@@ -122,7 +124,13 @@ function queryTable(rows, signal) {
         value: (row) => [row.recent.map((one) => one.rows_per_second), row.name],
         show: ([values, name]) => sparkline(values, `Rows per second of ${name}`),
       },
-      { title: "Last batch", rank: 4, width: "batch", value: lastBatch },
+      {
+        title: "Last batch or error",
+        rank: 4,
+        width: "batch",
+        value: (row) => row.error ?? lastBatch(row),
+        show: (text) => h("span", { title: text }, text),
+      },
       numeric("Last report", "silent_for", ago, {
         rank: 3,
         width: "m",
@@ -153,56 +161,13 @@ function readLinks(reads) {
     number > 0 && ", ",
     vhost === null || vhost === undefined
       ? queue
-      : h("a", { href: isLeased ? link`/queues/${vhost}/${queue}` : link`/streams/${vhost}/${queue}` }, queue),
+      : nameLink(isLeased ? link`/queues/${vhost}/${queue}` : link`/streams/${vhost}/${queue}`, queue),
   ]);
 }
 
 function lastBatch(row) {
   if (!isNumber(row.batch)) return "–";
   return `${number(row.batch)}: ${plural(row.rows ?? 0, "row")} in ${duration((row.batch_ms ?? 0) / 1000)}`;
-}
-
-function details(row) {
-  const values = {
-    State: row.state,
-    "Reported by": row.user,
-    "Virtual host": row.vhost ?? "–",
-    Lag: number(row.lag),
-    "Last batch": lastBatch(row),
-    "Input rate": rate(row.input_rows_per_second),
-    "Process rate": rate(row.rows_per_second),
-    Sink: row.sink ?? "–",
-    "Batch time": row.at ?? "–",
-    ID: row.id,
-    "Run ID": row.run_id ?? "–",
-  };
-  const places = row.sources.flatMap((source) =>
-    source.reads.map((read) => [
-      read.queue,
-      read.lease === undefined
-        ? `next offset ${number(read.offset)}`
-        : `lease ${number(read.lease)} of ${read.consumer}`,
-    ]),
-  );
-  const lags = row.recent.map((one) => one.lag);
-  dialog(
-    row.name,
-    h(
-      "div",
-      {},
-      h("dl", {}, facts(values)),
-      places.length > 0 && [
-        h("h3", {}, "Offsets and leases"),
-        h(
-          "dl",
-          {},
-          places.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
-        ),
-      ],
-      h("h3", {}, "Recent lag"),
-      sparkline(lags, `Lag of ${row.name}`),
-    ),
-  );
 }
 
 function leaseTable(rows, signal, release) {
@@ -213,7 +178,7 @@ function leaseTable(rows, signal, release) {
         title: "Queue",
         sort: "queue",
         value: (row) => [row.vhost, row.queue],
-        show: ([vhost, queue]) => h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
+        show: ([vhost, queue]) => nameLink(link`/queues/${vhost}/${queue}`, queue),
       },
       { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
       numeric("Lease", "lease", number, { rank: 2 }),

@@ -6,20 +6,22 @@ import { fill, fillFor, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
-import { badge, objectHead, section } from "../layout.js";
+import { badge, button, hasSeveralNodes, objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
-import { rowsSource, Table } from "../table.js";
 import { Tiles } from "../tiles.js";
-import { connectionLink, peerIn } from "./connection_format.js";
+import { objectRanges } from "../time_range.js";
 import { consumersTable } from "./consumers.js";
-import { exchangeLink, shownExchange } from "./exchange_links.js";
 import { traceLinks } from "./message_trace.js";
+import { bindDialog, queueBindings } from "./queue_bindings.js";
 import { deleteDialog } from "./queue_delete.js";
+import { featuresOf } from "./queue_features.js";
 import { findingsOf } from "./queue_findings.js";
 import { EXPLAINED, jobDialog } from "./queue_jobs.js";
 import { MessageBrowser } from "./queue_messages.js";
+import { moveDialog } from "./queue_move.js";
 import { publishDialog } from "./queue_publish.js";
+import { unackedTable } from "./queue_unacked.js";
 import { drain } from "./queues.js";
 
 export const path = "/queues/:vhost/:name";
@@ -27,8 +29,18 @@ export const under = "Queues";
 export const title = ({ name }) => name;
 
 const SEVERAL = 8; // number of rows from which a filter is shown
-const RATES = { Publish: "publish", Deliver: "deliver_get", Ack: "ack" };
-const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
+const RATES = {
+  Publish: "publish",
+  "Deliver (manual ack)": "deliver",
+  "Deliver (auto ack)": "deliver_no_ack",
+  Ack: "ack",
+};
+const FURTHER_RATES = {
+  Redelivered: "redeliver",
+  "Get (manual ack)": "get",
+  "Get (auto ack)": "get_no_ack",
+  "Get (empty)": "get_empty",
+};
 
 export function show(place, { vhost, name }, signal, user) {
   const address = at`/api/queues/${vhost}/${name}`;
@@ -37,7 +49,7 @@ export function show(place, { vhost, name }, signal, user) {
   const refresh = poll(
     signal,
     async () => {
-      queue = await get(address, WINDOW, { signal });
+      queue = await get(address, objectRanges.query("lengths", "msg_rates"), { signal });
       view.show(queue);
     },
     (problem) => view.fail(problem),
@@ -65,7 +77,10 @@ export function show(place, { vhost, name }, signal, user) {
   view.pause.addEventListener("click", () => togglePause(address, name, queue, refresh));
   view.publish.addEventListener("click", () => publishDialog(vhost, name, changed));
   view.purge.addEventListener("click", () => purge(address, name, queue, changed));
+  view.move.addEventListener("click", () => moveDialog(address, name, queue, refresh));
   view.remove.addEventListener("click", () => deleteDialog(address, name, signal));
+  const bindings = queueBindings(address, vhost, signal);
+  view.whenHeld(() => unackedTable(address, signal));
   fill(
     place,
     view.head,
@@ -73,12 +88,17 @@ export function show(place, { vhost, name }, signal, user) {
     jobs.element,
     view.findings,
     view.tiles.element,
-    h("div", { class: "charts" }, view.lengths.element, view.rates.element),
-    h(
-      "div",
-      { class: "two" },
-      section("Consumers", consumers(address, signal)),
-      section("Bindings", bindings(address, vhost, signal)),
+    h("div", { class: "chart-tools" }, objectRanges.buttons(refresh)),
+    h("div", { class: "charts" }, view.lengths.element, view.rates.element, view.further.element),
+    section(
+      "Consumers",
+      consumersTable(address, signal, user, ["channel"], { toolsFrom: SEVERAL, empty: "No consumers." }),
+    ),
+    view.unacked,
+    section(
+      "Bindings",
+      bindings.element,
+      button("Add binding …", () => bindDialog(vhost, name, signal, () => bindings.refresh())),
     ),
     section("Messages", browser.element, view.work),
     view.facts,
@@ -91,22 +111,40 @@ class View {
     this.publish = h("button", { type: "button", class: "strong" }, "Publish message …");
     this.pause = h("button", { type: "button", disabled: true }, "Pause queue");
     this.purge = h("button", { type: "button", class: "danger", disabled: true }, "Purge messages");
+    this.move = h("button", { type: "button", hidden: true }, "Move queue …");
     this.remove = h("button", { type: "button", class: "danger" }, "Delete queue …");
     const about = [`queue in virtual host ${vhost} `, this.badges];
-    this.head = objectHead(name, about, this.publish, this.pause, this.purge, this.remove);
+    this.head = objectHead(name, about, this.publish, this.pause, this.move, this.purge, this.remove);
     this.trouble = h("div", {});
     this.findings = h("div", { class: "findings", role: "note" });
     this.work = []; // buttons for jobs on messages
+    this.unacked = h("section", { hidden: true });
+    this.openUnacked = () => {};
     this.tiles = new Tiles("Ready", "Unacked", "Publish rate", "Deliver rate", "Oldest", "Drains in", "Size");
     this.lengths = lineChart("Messages");
     this.rates = lineChart("Message rates");
+    this.further = lineChart("Redelivered, get");
     this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments, policy and counters"));
     this.table = h("dl", {});
     this.facts.append(this.table);
   }
 
+  /** Unacked messages are listed from the first time that there are some. */
+  whenHeld(open) {
+    this.openUnacked = () => {
+      fill(this.unacked, h("h2", {}, "Unacked messages"), open());
+    };
+  }
+
+  #showUnacked(isHeld) {
+    if (!isHeld || !this.unacked.hidden) return;
+    this.unacked.hidden = false;
+    this.openUnacked();
+  }
+
   show(queue) {
     endTrouble(this.trouble);
+    this.#showUnacked(queue.messages_unacknowledged > 0 && queue.type !== "stream");
     const findings = findingsOf(queue);
     fillFor(this.findings, findings, () =>
       findings.map(({ brief, text }) => h("p", {}, h("strong", {}, brief), ` ${text}`)),
@@ -117,6 +155,8 @@ class View {
     setText(this.pause, isPaused ? "Resume queue" : "Pause queue");
     this.publish.disabled = this.pause.disabled = this.remove.disabled = false;
     this.purge.disabled = !queue.messages_ready;
+    setText(this.purge, queue.messages_ready ? `Purge ${plural(queue.messages_ready, "message")}` : "Purge messages");
+    this.move.hidden = !queue.home || queue.exclusive || queue.type === "stream";
     if (queue.type === "stream") this.#isStream();
     const stats = queue.message_stats ?? {};
     this.tiles.show({
@@ -128,18 +168,25 @@ class View {
       "Drains in": drain(queue.drain_estimate, queue.messages),
       Size: bytes(queue.message_bytes),
     });
-    this.lengths.draw([
+    this.#draw(queue, stats);
+    this.#showFacts(queue);
+  }
+
+  #draw(queue, stats) {
+    const { age } = objectRanges.current;
+    const lengths = [
       { label: "Ready", points: pointsOf(queue.messages_ready_details), now: queue.messages_ready },
       { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details), now: queue.messages_unacknowledged },
-    ]);
-    this.rates.draw(rateSeries(stats, RATES), rate);
-    this.#showFacts(queue);
+    ];
+    this.lengths.draw(lengths, undefined, age);
+    this.rates.draw(rateSeries(stats, RATES), rate, age);
+    this.further.draw(rateSeries(stats, FURTHER_RATES), rate, age);
   }
 
   /** Messages leave a stream by retention only. */
   #isStream() {
     this.purge.hidden = true;
-    for (const button of this.work) button.hidden = button.dataset.kind !== "copy";
+    for (const one of this.work) one.hidden = one.dataset.kind !== "copy";
   }
 
   #showFacts(queue) {
@@ -166,10 +213,9 @@ function badgesOf(queue) {
   return [
     [queue.type, ""],
     queue.state !== "running" && [queue.state, "warn"],
-    queue.durable && ["durable", ""],
-    queue.auto_delete && ["auto-delete", ""],
-    queue.exclusive && ["exclusive", ""],
-    queue.policy && [`policy ${queue.policy}`, ""],
+    ...featuresOf(queue).map(({ text }) => [text, ""]),
+    queue.home && [`cell ${queue.home}`, ""],
+    hasSeveralNodes() && [`on ${queue.node}`, ""],
   ].filter(Boolean);
 }
 
@@ -192,40 +238,4 @@ function purge(address, name, queue, changed) {
     notify(`Queue ${name} purged.`);
   };
   undoable(`${plural(queue.messages_ready, "message")} in queue ${name} will be deleted`, act, changed);
-}
-
-function consumers(address, signal) {
-  const connection = {
-    title: "Connection",
-    sort: "channel_details.connection_name",
-    value: (row) => row.channel_details?.connection_name ?? "",
-    show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in-process client"),
-  };
-  return consumersTable(address, signal, connection, 3, { toolsFrom: SEVERAL, empty: "No consumers." });
-}
-
-function bindings(address, vhost, signal) {
-  const load = (signal) => get(`${address}/bindings`, undefined, { signal });
-  return new Table({
-    columns: [
-      {
-        title: "Source",
-        sort: "source",
-        width: "name",
-        value: (row) => row.source,
-        show: (name) => h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)),
-      },
-      { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
-      {
-        title: "Arguments",
-        rank: 2,
-        value: (row) => (Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : ""),
-      },
-    ],
-    source: rowsSource(load, (row) => `${row.source} ${row.routing_key}`),
-    signal,
-    noun: "binding",
-    toolsFrom: SEVERAL,
-    empty: "No bindings.",
-  }).element;
 }

@@ -3,17 +3,29 @@
 import { get } from "../api.js";
 import { deleteAndLeave } from "../deletion.js";
 import { plural } from "../format.js";
-import { deletionDialog } from "../forms.js";
+import { check, deletionDialog } from "../forms.js";
 import { notify, notifyError } from "../notices.js";
 
-export async function deleteDialog(address, name, leaving) {
+/** Opens `list` after the deletion. */
+export async function deleteDialog(address, name, leaving, list = "/queues") {
   const queue = await get(address, { columns: "messages,consumers" }).catch(notifyError); // as of now, not as shown
   if (!queue) return;
-  const act = async () => {
-    await deleteAndLeave(address, "/queues", leaving);
+  const act = async (given) => {
+    const conditions = ["if-empty", "if-unused"].filter((one) => given.has(one)).map((one) => `${one}=true`);
+    await deleteAndLeave(conditions.length ? `${address}?${conditions.join("&")}` : address, list, leaving);
     notify(`Queue ${name} deleted.`);
   };
-  deletionDialog({ kind: "queue", name, text: effectsOn(queue), label: queue.messages > 0 && "Queue name", act });
+  deletionDialog({
+    kind: "queue",
+    name,
+    text: effectsOn(queue),
+    label: queue.messages > 0 && "Queue name",
+    fields: [
+      check("Only if it has no messages", "if-empty", queue.messages === 0),
+      check("Only if it has no consumers", "if-unused", queue.consumers === 0),
+    ],
+    act,
+  });
 }
 
 function effectsOn({ messages, consumers }) {

@@ -32,13 +32,18 @@ function withoutConsumers(queue) {
  */
 function withSlowConsumers(queue) {
   const held = queue.messages_unacknowledged;
-  const most = mostHeld(queue.consumer_details);
-  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held !== most)
-    return null;
+  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !isBusy(queue)) return null;
   const text =
     `They have ${number(held)} unacked messages, as many as their prefetch counts allow; ` +
     `${plural(queue.messages_ready, "message")} ready. Add consumers, or make them faster.`;
   return { brief: "Consumers are busy.", text };
+}
+
+/** By the broker's own field; without it, by the prefetch counts. */
+function isBusy(queue) {
+  if (queue.consumers_busy !== undefined) return queue.consumers_busy;
+  const most = mostHeld(queue.consumer_details);
+  return Boolean(most) && queue.messages_unacknowledged === most;
 }
 
 /** The sum of the prefetch counts; null if a consumer has none, or the consumers are unknown. */

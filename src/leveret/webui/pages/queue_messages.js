@@ -1,15 +1,13 @@
 // Browser for the messages of a queue, which can be selected. Browsing does not remove messages.
 
-import { get } from "../api.js";
+import { get, getBytes } from "../api.js";
 import { fill, h } from "../dom.js";
-import { facts } from "../facts.js";
-import { bytes, plural } from "../format.js";
-import { badge } from "../layout.js";
+import { plural } from "../format.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { problemBox } from "../notices.js";
-import { asHex, asJson, asText, bytesOf, isReadable } from "../payload.js";
+import { bytesOf } from "../payload.js";
 import { INTERVAL } from "../poll.js";
-import { shownExchange } from "./exchange_links.js";
+import { messageRow, opened } from "./message_content.js";
 
 const FEW = 50;
 const MOST = 1000;
@@ -110,7 +108,7 @@ export class MessageBrowser {
         h(
           "p",
           { class: "empty" },
-          isFiltered ? `No match in ${plural(answer.looked_at, "message")}.` : this.nothing,
+          isFiltered ? `No match in ${plural(answer.examined, "message")}.` : this.nothing,
           answer.too_large > 0 && ` ${plural(answer.too_large, "message")} too large to search.`,
         ),
       );
@@ -154,10 +152,11 @@ export class MessageBrowser {
         onchange: (event) => this.#choose(one.id, event.target.checked),
       });
     const content = h("div", { class: "message-body" });
+    const whole = () => getBytes(`${this.#address}/messages/${encodeURIComponent(one.id)}/body`);
     const element = h(
       "details",
       { class: "message", "data-id": one.id },
-      h("summary", {}, box, summary(one, body, number)),
+      h("summary", {}, h("span", { class: "faint ordinal right" }, `${number + 1}`), messageRow(one, body)),
       content,
     );
     element.addEventListener(
@@ -165,9 +164,9 @@ export class MessageBrowser {
       () =>
         element.open &&
         !content.hasChildNodes() &&
-        fill(content, opened(one, body), this.#trace && h("p", { class: "note" }, this.#trace(one))),
+        fill(content, opened(one, body, whole), this.#trace && h("p", { class: "note" }, this.#trace(one))),
     );
-    return element;
+    return box ? h("div", { class: "message-choice" }, box, element) : element; // a summary has no other controls
   }
 
   #choose(id, isOn) {
@@ -189,46 +188,4 @@ export class MessageBrowser {
     this.all.indeterminate = this.#chosen.size > 0 && this.#chosen.size < shown;
     this.#onChoice?.([...this.#chosen]);
   }
-}
-
-function summary(one, body, number) {
-  const preview = asText(body.slice(0, 640)).replace(/\s+/g, " ").slice(0, 160);
-  return [
-    h("span", { class: "faint ordinal right" }, `${number + 1}`),
-    h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))),
-    h("span", { class: "faint right" }, bytes(one.payload_bytes)),
-    one.redelivered && badge("redelivered", "warn"),
-  ];
-}
-
-export function opened(one, body) {
-  const shown = h("pre", { class: "payload", tabindex: "0" });
-  const views = { JSON: () => asJson(body), Text: () => asText(body), Hex: () => asHex(body) };
-  const buttons = Object.keys(views).map((name) => h("button", { type: "button", onclick: () => choose(name) }, name));
-
-  function choose(name) {
-    for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));
-    shown.classList.toggle("bytes", name === "Hex"); // fixed columns
-    shown.textContent = views[name]();
-  }
-
-  choose(one.payload_format === "json" ? "JSON" : isReadable(body) ? "Text" : "Hex");
-  const { headers, ...properties } = one.properties ?? {};
-  return [
-    h("div", { class: "spans", role: "group", "aria-label": "Body format" }, buttons),
-    shown,
-    one.truncated && h("p", { class: "faint note" }, `Truncated: the whole body has ${bytes(one.payload_bytes)}.`),
-    h(
-      "dl",
-      {},
-      facts({
-        exchange: shownExchange(one.exchange),
-        "routing key": one.routing_key,
-        offset: one.offset,
-        "delivery count": one.delivery_count,
-        ...properties,
-      }),
-    ),
-    headers && Object.keys(headers).length > 0 && [h("h3", {}, "Headers"), h("dl", {}, facts(headers))],
-  ];
 }

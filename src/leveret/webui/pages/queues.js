@@ -1,37 +1,35 @@
 // All queues.
 
-import { path as at, get, put } from "../api.js";
+import { get } from "../api.js";
 import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
-import { duration, isNumber, number, rate } from "../format.js";
-import { check, choice, field, textInput } from "../forms.js";
+import { bytes, duration, isNumber, number, rate } from "../format.js";
 import { badge, button, pageHead } from "../layout.js";
-import {
-  additionDialog,
-  finder,
-  listAddress,
-  listTable,
-  nameColumn,
-  refuseExisting,
-  VHOST,
-  vhostField,
-} from "../list_page.js";
+import { finder, listAddress, listTable, NODE, nameColumn, VHOST } from "../list_page.js";
 import { rateSparkline } from "../rate_sparkline.js";
 import { link } from "../router.js";
+import { RowSelection } from "../row_selection.js";
 import { numeric } from "../table.js";
 import { ValueHistory } from "../value_history.js";
 import { keptVhost } from "../vhosts.js";
+import { stateBadge } from "./connection_format.js";
 import { firstSteps } from "./first_steps.js";
-import { mayReadTraces } from "./traces.js";
+import { featuresOf } from "./queue_features.js";
+import { addQueue } from "./queue_new.js";
+import { MOST_SELECTED, queueActions } from "./queue_selection.js";
+import { QueueTotals } from "./queue_totals.js";
+
+export { addQueue };
 
 export const path = "/queues";
 export const nav = "Queues";
 export const title = () => "Queues";
 
 const COLUMNS =
-  "name,vhost,type,durable,state,policy,consumers,messages,messages_ready,messages_unacknowledged," +
+  "name,vhost,node,type,durable,auto_delete,exclusive,arguments,state,policy,operator_policy," +
+  "effective_policy_definition,consumers,messages,messages_ready,messages_unacknowledged,message_bytes,memory," +
   "messages_details,oldest_message_age,drain_estimate,message_stats.publish_details," +
-  "message_stats.deliver_get_details";
+  "message_stats.deliver_get_details,message_stats.ack_details";
 
 const SAMPLES = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 10 };
 const FEW = 500; // queues
@@ -46,16 +44,49 @@ export const find = finder("queues", "name,vhost", ({ vhost, name }) => ({
 
 export function show(place, _parameters, signal, user) {
   const depths = new Depths();
+  const totals = new QueueTotals();
+  const changed = () => {
+    selection.clear();
+    table.refresh();
+  };
+  const actions = queueActions(changed, () => selection.clear());
+  let tooMany = 0; // queues that match, if not all of them were selected
+  const selection = new RowSelection({
+    keyOf,
+    nameOf: (row) => `queue ${row.name}`,
+    loadAll: async () => {
+      const { items, filtered_count: count } = await matchingQueues(table.question);
+      tooMany = count > items.length ? count : 0;
+      return items;
+    },
+    whenChanged: (rows) => {
+      if (!rows.length) tooMany = 0;
+      actions.show(rows, tooMany);
+    },
+    redraw: () => table.redraw(),
+  });
+  const noted = (row) => {
+    depths.note(row);
+    selection.note(row);
+  };
   const table = listTable({
-    columns: columns(depths),
-    source: queueSource(depths),
+    columns: [selection.column, ...columns(depths)],
+    source: queueSource(noted, totals),
     signal,
+    id: "queues",
+    canRegex: true,
     noun: "queue",
     emptiness: keptVhost,
     empty: (vhost) => firstIn(vhost, user, signal),
   });
-  const traces = mayReadTraces(user) && h("a", { class: "button", href: "#/traces" }, "Traces");
-  fill(place, pageHead("Queues", null, traces, button("Add queue", addQueue, "strong")), table.element);
+  table.whenFiltered = () => selection.clear(); // actions apply to rows that the user can see
+  table.tools.after(actions.element);
+  fill(place, pageHead("Queues", totals.element, button("Add queue", addQueue, "strong")), table.element);
+}
+
+/** The first page of the queues that match the filter. */
+function matchingQueues(question) {
+  return get(listAddress("queues"), { ...question, page: 1, page_size: MOST_SELECTED, columns: COLUMNS });
 }
 
 /** First steps with the address of the broker. */
@@ -67,31 +98,45 @@ function firstIn(vhost, user, signal) {
 }
 
 function columns(depths) {
+  const narrow = { width: "xs" };
   return [
     nameColumn(queueAddress),
     VHOST,
-    { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
-    numeric("Ready", "messages_ready", number),
-    numeric("Unacked", "messages_unacknowledged", number, { rank: 2 }),
+    NODE,
+    { title: "Type", sort: "type", rank: 3, width: "qtype", value: (row) => row.type },
+    {
+      title: "Features",
+      rank: 2,
+      width: "features",
+      value: (row) => [featuresOf(row), row.state],
+      show: ([features, state]) => featureBadges(features, state),
+    },
+    { title: "State", sort: "state", rank: 5, width: "s", value: (row) => row.state, show: stateBadge },
+    numeric("Ready", "messages_ready", number, narrow),
+    numeric("Unacked", "messages_unacknowledged", number, { ...narrow, rank: 2 }),
+    numeric("Total", "messages", number, { ...narrow, rank: 5 }),
     {
       title: "Last 5 min",
-      rank: 2,
-      width: "m",
+      rank: 3,
+      width: "spark",
       value: (row) => [depths.of(row), row.name],
       show: ([values, name]) => sparkline(values, `Messages in ${name}`),
     },
     {
       title: "Rates",
       rank: 4,
-      width: "m",
+      width: "spark",
       value: (row) => [...ratesOf(row), row.name],
       show: ([incoming, outgoing, name]) => rateSparkline(incoming, outgoing, `Publish and deliver rates of ${name}`),
     },
-    numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
-    numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
-    numeric("Consumers", "consumers", number, { rank: 3 }),
+    numeric("Publish rate", "message_stats.publish_details.rate", rate, { ...narrow, rank: 2 }),
+    numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { ...narrow, rank: 2 }),
+    numeric("Ack rate", "message_stats.ack_details.rate", rate, { ...narrow, rank: 5 }),
+    numeric("Consumers", "consumers", number),
     numeric("Oldest", "oldest_message_age", duration, { rank: 3, width: "age" }),
     DRAINS_IN,
+    numeric("Size", "message_bytes", bytes, { rank: 5 }),
+    numeric("Memory", "memory", bytes, { rank: 5 }),
   ];
 }
 
@@ -107,7 +152,7 @@ function ratesOf(row) {
 }
 
 /** Requests samples only if there are few queues: those of thousands take the broker seconds. */
-function queueSource(depths) {
+function queueSource(noted, totals) {
   /** @type {boolean | null} */
   let isFew = null; // null before the first response
   return async (question, signal) => {
@@ -115,7 +160,8 @@ function queueSource(depths) {
     let answer = await ask(isFew ? SAMPLES : {});
     if (isFew === null && answer.total_count <= FEW) answer = await ask(SAMPLES);
     isFew = answer.total_count <= FEW;
-    for (const row of answer.items) depths.note(row);
+    for (const row of answer.items) noted(row);
+    totals.show(answer, question, signal).catch(() => {}); // the list matters more
     return answer;
   };
 }
@@ -141,34 +187,12 @@ export function drain(seconds, messages) {
   return isNumber(seconds) ? duration(seconds) : "–";
 }
 
-function badges([state, type]) {
-  const isOrdinary = !type || type === "classic"; // for other types the type is shown instead of the state
-  return [
-    (isOrdinary || state !== "running") && badge(state ?? "–", state === "running" ? "" : "warn"),
-    !isOrdinary && badge(type),
-  ];
-}
-
-/** Opens the dialog for a new queue. */
-export async function addQueue() {
-  const fields = [
-    field("Name", textInput("name", { required: true })),
-    await vhostField(),
-    field(
-      "Type",
-      choice("type", ["classic", "stream"], "classic"),
-      "A classic queue delivers each message once; a stream keeps messages, and each reader has its own offset.",
-    ),
-    check("Durable: survives a broker restart", "durable", true),
-  ];
-  additionDialog("queue", fields, async (given) => {
-    const [name, vhost, type] = [given.get("name"), given.get("vhost"), given.get("type")];
-    await refuseExisting(at`/api/queues/${vhost}`, "Queue", name, { where: ` in virtual host ${vhost}` });
-    await put(at`/api/queues/${vhost}/${name}`, {
-      durable: given.has("durable") || type === "stream",
-      auto_delete: false,
-      arguments: { "x-queue-type": type },
-    });
-    return { address: queueAddress(vhost, name), text: `Queue ${name} created.` };
-  });
+/** Briefly, with the full texts in the title. A state other than running comes first. */
+function featureBadges(features, state) {
+  return h(
+    "span",
+    { title: features.map((one) => one.text).join(", ") },
+    state && state !== "running" && badge(state, "warn"),
+    features.map((one) => badge(one.brief)),
+  );
 }

@@ -5,6 +5,7 @@ import { fill, h } from "../dom.js";
 import { plural } from "../format.js";
 import { field, form, textInput } from "../forms.js";
 import { objectOf, objectText } from "../json_object.js";
+import { nameLink, nameText } from "../layout.js";
 import { link } from "../router.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
 
@@ -71,7 +72,9 @@ function answerOf(answer) {
           h(
             "span",
             { class: "reached" },
-            queues.map((name) => h("a", { class: "badge", href: link`/queues/${answer.vhost}/${name}` }, name)),
+            queues.map((name) =>
+              h("a", { class: "badge", href: link`/queues/${answer.vhost}/${name}` }, nameText(name)),
+            ),
           ),
           more(answer.queues.length),
         )
@@ -102,9 +105,9 @@ function stepOf(step, vhost) {
       ? link`/queues/${vhost}/${step.destination}`
       : exchangeLink(vhost, step.destination);
   return [
-    h("a", { href: exchangeLink(vhost, step.source) }, shownExchange(step.source)),
+    nameLink(exchangeLink(vhost, step.source), shownExchange(step.source)),
     " → ",
-    h("a", { href: target }, shownExchange(step.destination)),
+    nameLink(target, shownExchange(step.destination)),
     " ",
     h("span", { class: "faint" }, reasonOf(step)),
   ];

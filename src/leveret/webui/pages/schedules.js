@@ -1,7 +1,8 @@
 // Scheduled messages.
 
-import { path as at, get, remove } from "../api.js";
+import { path as at, get, getBytes, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
+import { downloadButton } from "../download.js";
 import { bytes, duration, number } from "../format.js";
 import { emptyCard, pageHead } from "../layout.js";
 import { listTable } from "../list_page.js";
@@ -9,6 +10,7 @@ import { notify, undoable } from "../notices.js";
 import { numeric, rowsSource } from "../table.js";
 import { keptVhost, vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
+import { fileName } from "./message_content.js";
 
 export const path = "/schedules";
 export const nav = "Schedules";
@@ -95,8 +97,23 @@ function columns(schedules, cancelRow) {
     { title: "Due at", rank: 2, width: "moment", value: (row) => dateTime(schedules.moment(row.due)) },
     { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
     { title: "Routing key", sort: "routing_key", width: "name", value: (row) => row.routing_key },
+    {
+      title: "Body",
+      rank: 2,
+      value: (row) => [row.payload ?? "", row.payload_encoding],
+      show: ([text, encoding]) =>
+        text && h("code", { title: text }, encoding === "base64" ? `base64 ${text}` : text.replace(/\s+/g, " ")),
+    },
     { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
     numeric("Size", "size", bytes, { rank: 2 }),
+    {
+      title: "",
+      rank: 2,
+      width: "download",
+      align: "right",
+      value: ({ vhost, id, routing_key }) => ({ vhost, id, routing_key }),
+      show: download,
+    },
     {
       title: "",
       width: "retry",
@@ -115,6 +132,15 @@ function columns(schedules, cancelRow) {
         ),
     },
   ];
+}
+
+/** The list has only the start of short bodies. */
+function download({ vhost, id, routing_key: key }) {
+  const load = () => getBytes(at`/api/schedules/${vhost}/${id}/body`);
+  const button = downloadButton("Download", fileName({ id }), load);
+  button.classList.add("small");
+  button.setAttribute("aria-label", `Download the body of ${key}`);
+  return button;
 }
 
 function countDown(element, schedules) {

@@ -5,14 +5,17 @@ import { path as at, get, remove } from "../api.js";
 import { lineChart, pointsOf, rateSeries, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
-import { badge, objectHead, section } from "../layout.js";
+import { badge, nameLink, objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { numeric, rowsSource, Table } from "../table.js";
 import { Tiles } from "../tiles.js";
+import { objectRanges } from "../time_range.js";
 import { ValueHistory } from "../value_history.js";
 import { connectionLink, peerIn } from "./connection_format.js";
+import { deleteDialog } from "./queue_delete.js";
+import { publishDialog } from "./queue_publish.js";
 import { streamMessages } from "./stream_messages.js";
 import { isUneven } from "./streams.js";
 
@@ -20,7 +23,6 @@ export const path = "/streams/:vhost/:name";
 export const under = "Streams";
 export const title = ({ name }) => name;
 
-const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
 const RATES = { Publish: "publish", Deliver: "deliver_get", Ack: "ack" };
 
 export function show(place, { vhost, name }, signal) {
@@ -34,7 +36,7 @@ export function show(place, { vhost, name }, signal) {
   const refresh = poll(
     signal,
     async () => {
-      stream = await get(at`/api/streams/${vhost}/${name}`, WINDOW, { signal });
+      stream = await get(at`/api/streams/${vhost}/${name}`, objectRanges.query("lengths", "msg_rates"), { signal });
       for (const reader of stream.reader_details) lags.note(keyOf(reader), reader.lag);
       view.show(stream);
       if (!tables.length) open();
@@ -64,11 +66,14 @@ export function show(place, { vhost, name }, signal) {
     );
   }
 
+  view.publish.addEventListener("click", () => publishDialog(vhost, name, refresh));
+  view.remove.addEventListener("click", () => deleteDialog(at`/api/queues/${vhost}/${name}`, name, signal, "/streams"));
   fill(
     place,
     view.head,
     view.trouble,
     view.tiles.element,
+    h("div", { class: "chart-tools" }, objectRanges.buttons(refresh)),
     h("div", { class: "charts" }, view.rates.element, view.lengths.element),
     below,
   );
@@ -87,7 +92,10 @@ class View {
       { class: "button", href: link`/exchanges/${vhost}/${name}`, hidden: true },
       "Exchange details",
     );
-    this.head = objectHead(name, [this.kind, ` in virtual host ${vhost} `, this.badges], this.queue, this.exchange);
+    this.publish = h("button", { type: "button", class: "strong", hidden: true }, "Publish message …");
+    this.remove = h("button", { type: "button", class: "danger", hidden: true }, "Delete stream …");
+    const about = [this.kind, ` in virtual host ${vhost} `, this.badges];
+    this.head = objectHead(name, about, this.publish, this.queue, this.exchange, this.remove);
     this.trouble = h("div", {});
     this.tiles = new Tiles();
     this.tiles.element.classList.add("eight");
@@ -98,7 +106,7 @@ class View {
   show(stream) {
     const isStream = stream.kind === "stream";
     setText(this.kind, stream.kind);
-    this.queue.hidden = !isStream;
+    this.queue.hidden = this.publish.hidden = this.remove.hidden = !isStream;
     this.exchange.hidden = isStream;
     if (stream.problem) showTrouble(this.trouble, { title: "No partitions", reason: stream.problem });
     else endTrouble(this.trouble);
@@ -108,14 +116,14 @@ class View {
     );
     this.tiles.show(Object.fromEntries(tilesOf(stream)));
     const stats = stream.message_stats ?? {};
-    this.rates.draw(rateSeries(stats, RATES), rate);
-    this.lengths.draw([
-      {
-        label: stream.kind === "shards" ? "Ready" : "Messages",
-        points: pointsOf(stream.messages_ready_details),
-        now: stream.messages_ready,
-      },
-    ]);
+    const { age } = objectRanges.current;
+    this.rates.draw(rateSeries(stats, RATES), rate, age);
+    const lengths = {
+      label: stream.kind === "shards" ? "Ready" : "Messages",
+      points: pointsOf(stream.messages_ready_details),
+      now: stream.messages_ready,
+    };
+    this.lengths.draw([lengths], undefined, age);
   }
 
   fail(problem) {
@@ -230,7 +238,7 @@ function partitions(stream, isSharded, signal) {
 
 function partitionName([name, vhost, isDraining], isSharded) {
   const address = isSharded ? link`/queues/${vhost}/${name}` : link`/streams/${vhost}/${name}`;
-  return [isDraining && badge("draining", "warn"), h("a", { href: address }, name)];
+  return [isDraining && badge("draining", "warn"), nameLink(address, name)];
 }
 
 function readers(rows, lags, signal, deleteOffset) {

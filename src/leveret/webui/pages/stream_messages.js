@@ -2,12 +2,13 @@
 
 import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { bytes, clockTime, number } from "../format.js";
+import { number } from "../format.js";
 import { problemBox } from "../notices.js";
-import { asHex, asText, bytesOf, isReadable } from "../payload.js";
-import { opened } from "./queue_messages.js";
+import { bytesOf } from "../payload.js";
+import { messageRow, opened } from "./message_content.js";
 
 const SHOWN = 50;
+const LARGEST = 2 ** 31; // bytes of a body
 
 /** `names`: the stream, or the partitions of a super stream. */
 export function streamMessages(vhost, names, signal) {
@@ -34,6 +35,12 @@ export function streamMessages(vhost, names, signal) {
   const list = h("div", { class: "messages" });
   let shown = { from: 0, to: 0, first: 0 };
 
+  async function wholeBody(offset) {
+    const query = { offset, limit: 1, truncate: LARGEST };
+    const answer = await get(`${at`/api/streams/${vhost}/${which.value}`}/messages`, query, { signal });
+    return bytesOf(answer.messages[0]);
+  }
+
   async function look(from) {
     try {
       const answer = await get(
@@ -49,7 +56,7 @@ export function streamMessages(vhost, names, signal) {
       };
       older.disabled = shown.from <= answer.first_offset;
       newer.disabled = shown.to >= answer.next_offset;
-      fill(list, listed(answer));
+      fill(list, listed(answer, wholeBody));
     } catch (problem) {
       if (problem.name !== "AbortError") fill(list, problemBox(problem));
     }
@@ -63,7 +70,7 @@ export function streamMessages(vhost, names, signal) {
   return h("div", { class: "card browser" }, tools, list);
 }
 
-function listed(answer) {
+function listed(answer, wholeBody) {
   const { messages } = answer;
   if (!messages.length) {
     return h(
@@ -75,7 +82,7 @@ function listed(answer) {
     );
   }
   return [
-    messages.map(message),
+    messages.map((one) => message(one, () => wholeBody(one.offset))),
     h(
       "p",
       { class: "faint note" },
@@ -85,26 +92,19 @@ function listed(answer) {
   ];
 }
 
-function message(one) {
+/** `whole()` loads the body of a message that is truncated here. */
+function message(one, whole) {
   const body = bytesOf(one);
-  const preview = asText(body.slice(0, 640)).replace(/\s+/g, " ").slice(0, 160);
   const content = h("div", { class: "message-body" });
   const element = h(
     "details",
     { class: "message" },
-    h(
-      "summary",
-      {},
-      h("span", { class: "faint offset" }, number(one.offset)),
-      h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))),
-      h("span", { class: "faint right arrived" }, clockTime(one.arrived * 1000)),
-      h("span", { class: "faint right" }, bytes(one.payload_bytes)),
-    ),
+    h("summary", {}, h("span", { class: "faint offset" }, number(one.offset)), messageRow(one, body, one.arrived)),
     content,
   );
   element.addEventListener(
     "toggle",
-    () => element.open && !content.hasChildNodes() && fill(content, opened(one, body)),
+    () => element.open && !content.hasChildNodes() && fill(content, opened(one, body, whole)),
   );
   return element;
 }

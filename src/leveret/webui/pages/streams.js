@@ -6,7 +6,16 @@ import { fill, h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
 import { choice, field, textInput } from "../forms.js";
 import { badge, button, emptyCard, pageHead } from "../layout.js";
-import { additionDialog, finder, listSource, listTable, nameColumn, VHOST, vhostField } from "../list_page.js";
+import {
+  additionDialog,
+  finder,
+  listSource,
+  listTable,
+  nameColumn,
+  refuseExisting,
+  VHOST,
+  vhostField,
+} from "../list_page.js";
 import { link } from "../router.js";
 import { numeric } from "../table.js";
 import { ValueHistory } from "../value_history.js";
@@ -119,7 +128,7 @@ function nothingYet() {
 
 const AGES = { "no limit": undefined, "1 day": "1D", "1 week": "7D", "1 month": "1M", "1 year": "1Y" };
 
-async function addStream() {
+export async function addStream() {
   const fields = [
     field("Name", textInput("name", { required: true })),
     await vhostField(),
@@ -134,6 +143,7 @@ async function addStream() {
     const [name, vhost] = [given.get("name"), given.get("vhost")];
     const [age, most] = [AGES[given.get("age")], Number(given.get("gigabytes"))];
     const limits = { ...(age && { "x-max-age": age }), ...(most > 0 && { "x-max-length-bytes": most * 2 ** 30 }) };
+    await refuseExisting(at`/api/queues/${vhost}`, "Queue", name, { where: ` in virtual host ${vhost}` });
     await put(at`/api/queues/${vhost}/${name}`, {
       durable: true,
       auto_delete: false,

@@ -4,14 +4,16 @@
 // Edges to an earlier layer run below the picture; edges within a layer bend to the right.
 
 import { fill, h, s } from "../dom.js";
+import { number } from "../format.js";
 import { problemBox } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
-import { edgeKey, MOST_NODES, nodeKey, topologyOf, vhostTopologyOf } from "./topology_graph.js";
+import { edgeKey, filteredTopologyOf, MOST_NODES, nodeKey, topologyOf, vhostTopologyOf } from "./topology_graph.js";
 
 const WIDTH = 176; // of a node; all sizes are in pixels
-const NAME_LETTERS = 18; // maximum characters of a name in a node
+const NAME_WIDTH = WIDTH - 28; // of a name in a node
+const NAME_FONT = '600 13px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif'; // as in topology.css and app.css
 const HEIGHT = 42;
 const BETWEEN = [150, 196]; // minimum and maximum distance of layers
 const BEND = 60; // width of the curved part of an edge; the rest is horizontal
@@ -39,6 +41,7 @@ export function topologyPicture(vhost, exchange, signal) {
     note,
   );
   let route = null;
+  let filter = "";
   let shown = "";
   let turns = 0;
   let isWanted = true;
@@ -47,7 +50,8 @@ export function topologyPicture(vhost, exchange, signal) {
     isWanted = false;
     turns = 0;
     try {
-      return await (exchange === null ? vhostTopologyOf(vhost, signal) : topologyOf(vhost, exchange, route, signal));
+      if (exchange !== null) return await topologyOf(vhost, exchange, route, signal);
+      return await (filter ? filteredTopologyOf(vhost, filter, signal) : vhostTopologyOf(vhost, signal));
     } catch (problem) {
       isWanted = true;
       shown = "";
@@ -69,7 +73,7 @@ export function topologyPicture(vhost, exchange, signal) {
       fill(place, drawing?.element);
       if (isFirst && drawing && drawing.start + 2 * WIDTH > place.clientWidth) place.scrollLeft = drawing.start - 40;
       fill(legend, legendOf(graph));
-      fill(note, noteOf(graph));
+      fill(note, noteOf(graph, filter));
     },
     (problem) => fill(place, problemBox(problem)),
   );
@@ -81,7 +85,12 @@ export function topologyPicture(vhost, exchange, signal) {
     route = answer;
     refresh();
   };
-  return { element, refresh, mark };
+  /** Draws only bindings that contain this text, in the picture of a virtual host. */
+  const setFilter = (text) => {
+    filter = text;
+    refresh();
+  };
+  return { element, refresh, mark, setFilter };
 }
 
 function legendOf(graph) {
@@ -102,10 +111,15 @@ function legendOf(graph) {
     );
 }
 
-function noteOf(graph) {
+function noteOf(graph, filter) {
+  const none = filter
+    ? `No bindings match “${filter}”. `
+    : "No bindings yet: add a binding to an exchange to see it here. ";
+  const remedy = filter ? "filter for a longer text" : "filter, or open an exchange to continue from there";
   return [
-    graph.edges.size === 0 && "No bindings yet: add a binding to an exchange to see it here. ",
-    graph.isCut && `Only the nearest ${MOST_NODES} are shown: open an exchange to continue from there. `,
+    graph.edges.size === 0 && none,
+    graph.searched > 0 && `Only the first ${number(graph.searched)} bindings were searched. `,
+    graph.isCut && `Only ${MOST_NODES} exchanges and queues are shown: ${remedy}. `,
     graph.facts.isPartial &&
       "This virtual host has many exchanges or queues: some alternate and dead-letter exchanges may be missing.",
   ];
@@ -245,12 +259,30 @@ function keysOf(edge, x, y, width) {
     "text",
     { class: "keys-text", x, y, "text-anchor": "middle" },
     s("title", {}, edge.labels.join("\n")),
-    cut(first, Math.floor(width / LETTER) - rest.length) + rest,
+    cut(visible(first), Math.floor(width / LETTER) - rest.length) + rest,
   );
 }
 
 function cut(text, letters) {
   return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
+}
+
+/** Spaces at the ends are shown: SVG leaves them out. */
+function visible(name) {
+  return name.replace(/^\s+|\s+$/g, (spaces) => "␣".repeat(spaces.length));
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+
+/** A name that fits its node. */
+function fitting(name) {
+  if (!ruler) return cutWithin(name, 16);
+  ruler.font = NAME_FONT;
+  for (let letters = name.length; letters > 4; letters -= 1) {
+    const shown = cutWithin(name, letters);
+    if (ruler.measureText(shown).width <= NAME_WIDTH) return shown;
+  }
+  return cutWithin(name, 4);
 }
 
 /** Shortens a name in the middle, because names of shards differ at the end. */
@@ -279,8 +311,8 @@ function nodeOf(node, vhost, exchange, way) {
     s("rect", { x, y, width: WIDTH, height, rx: kind === "queue" ? 5 : HEIGHT / 2 }),
     s(
       "svg",
-      { x: x + 14, y, width: WIDTH - 28, height },
-      s("text", { class: "name-text", y: top + 19 }, cutWithin(name, NAME_LETTERS)),
+      { x: x + 14, y, width: NAME_WIDTH, height },
+      s("text", { class: "name-text", y: top + 19 }, fitting(visible(name))),
       s("text", { class: "hint", y: top + 33 }, hint),
     ),
     s(
@@ -297,7 +329,6 @@ function nodeOf(node, vhost, exchange, way) {
     {
       class: classes,
       href: kind === "queue" ? link`/queues/${vhost}/${node.name}` : exchangeLink(vhost, node.name),
-      "aria-label": `${hint} ${name}`,
     },
     look,
   );

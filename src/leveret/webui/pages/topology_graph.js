@@ -12,6 +12,8 @@ const FAN = 12; // maximum destinations per exchange
 const FEEDING = 8; // maximum sources of the exchange
 const FOLLOWED = 20; // maximum exchanges whose bindings are requested
 const ASKED = 200; // maximum bindings requested per exchange
+const MOST_LAYERS = 5; // of a filtered picture
+const MOST_PAGES = 10; // pages of bindings that are searched by the filter
 const LISTED = 500; // maximum exchanges, and queues, whose alternate and dead-letter exchanges are requested
 
 const EXCHANGE_COLUMNS = "name,type,arguments.alternate-exchange,effective_policy_definition.alternate-exchange";
@@ -40,6 +42,52 @@ export async function topologyOf(vhost, exchange, route, signal) {
   feed(graph, start, await askedFor(vhost, exchange, "destination", signal));
   await follow(graph, start, vhost, stepsBySource(route), signal);
   return graph;
+}
+
+/** The bindings whose exchange, destination or routing key contains the text, up to MOST_NODES. */
+export async function filteredTopologyOf(vhost, text, signal) {
+  const graph = new Graph(await factsOf(vhost, signal));
+  const wanted = text.toLowerCase();
+  const isWanted = (one) => [one.source, one.destination, one.routing_key].some((part) => holds(part, wanted));
+  const { found, isAll } = await manyBindings(vhost, signal);
+  graph.searched = isAll ? 0 : found.length;
+  const bindings = found.filter((one) => one.source && isWanted(one));
+  const layers = layersOf(bindings);
+  for (const one of bindings) {
+    const from = graph.node("exchange", one.source, layers.get(one.source) ?? 0);
+    const layer = one.destination_type === "exchange" ? layers.get(one.destination) : (from?.layer ?? 0) + 1;
+    const to = from && graph.node(one.destination_type, one.destination, layer);
+    if (to) graph.edge(from, to, "binding", labelOf(one));
+  }
+  return graph;
+}
+
+const holds = (part, wanted) => (part ?? "").toLowerCase().includes(wanted);
+
+/** Exchanges that are bound to others are further right; cycles end after MOST_LAYERS. */
+function layersOf(bindings) {
+  const between = bindings.filter((one) => one.destination_type === "exchange");
+  const layers = new Map();
+  for (let round = 0; round < MOST_LAYERS; round += 1) {
+    for (const { source, destination } of between)
+      layers.set(
+        destination,
+        Math.min(Math.max(layers.get(destination) ?? 0, (layers.get(source) ?? 0) + 1), round + 1),
+      );
+  }
+  return layers;
+}
+
+/** The bindings of the default exchange come last; its bindings are not searched. */
+async function manyBindings(vhost, signal) {
+  const found = [];
+  for (let page = 1; page <= MOST_PAGES; page += 1) {
+    const query = { page, page_size: LISTED, sort: "source", sort_reverse: true };
+    const answer = await get(at`/api/bindings/${vhost}`, query, { signal });
+    found.push(...answer.items);
+    if (found.length >= answer.total_count || !found.at(-1).source) return { found, isAll: true };
+  }
+  return { found, isAll: false };
 }
 
 /** The whole virtual host, starting at the exchanges without sources. */
@@ -73,6 +121,7 @@ class Graph {
   walked = new Set();
   followed = 0;
   isCut = false;
+  searched = 0; // bindings, if not all of them
 
   constructor(facts) {
     this.facts = facts;
@@ -111,7 +160,7 @@ class Graph {
 
   /** Equal for equal graphs. */
   signature() {
-    return JSON.stringify([[...this.nodes.values()], [...this.edges.values()], this.isCut]);
+    return JSON.stringify([[...this.nodes.values()], [...this.edges.values()], this.isCut, this.searched]);
   }
 }
 

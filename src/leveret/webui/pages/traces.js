@@ -3,7 +3,7 @@
 import { path as at, get, put, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
-import { badge, emptyCard, pageHead } from "../layout.js";
+import { badge, emptyCard, nameLink, pageHead } from "../layout.js";
 import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go, link } from "../router.js";
 import { numeric, Table } from "../table.js";
@@ -11,7 +11,7 @@ import { vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
 
 export const path = "/traces/:vhost";
-export const under = "Queues";
+export const under = "Traces";
 export const title = () => "Traces";
 
 /** Traces include messages of all users. */
@@ -19,11 +19,10 @@ export function mayReadTraces(user) {
   return ["monitoring", "administrator"].some((tag) => user.tags?.includes(tag));
 }
 
+export const isFor = mayReadTraces;
+
 export async function find(text, signal) {
   const traced = await get("/api/traces", undefined, { signal });
-  const pages = "traces tracing messages".includes(text.toLowerCase())
-    ? [{ title: "Traces", hint: "message traces", address: "/traces" }]
-    : [];
   const found = await Promise.all(
     traced.map((tracing) =>
       get(
@@ -34,20 +33,18 @@ export async function find(text, signal) {
     ),
   );
   const traces = found.flatMap((answer) => answer.items);
-  return [
-    ...pages,
-    ...traces.map((one) => ({
-      title: one.name,
-      hint: `traced message in ${one.vhost}`,
-      address: link`/traces/${one.vhost}/${one.id}`.slice(1),
-    })),
-  ];
+  return traces.map((one) => ({
+    title: one.name,
+    hint: `traced message in ${one.vhost}`,
+    address: link`/traces/${one.vhost}/${one.id}`.slice(1),
+  }));
 }
 
 /** Without a virtual host in the URL: the first one with tracing, or the first one. */
 export const anywhere = {
   path: "/traces",
-  under,
+  nav: "Traces",
+  isFor: mayReadTraces,
   title,
   async show(place, _parameters, signal) {
     try {
@@ -83,7 +80,7 @@ export function show(place, { vhost }, signal, user) {
         exchange: filters.exchange.value.trim() || undefined,
       };
       const answer = await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal });
-      return { ...answer, total_count: Math.max(tracing?.stories ?? 0, answer.filtered_count) }; // may have grown
+      return { ...answer, total_count: Math.max(tracing?.traces ?? 0, answer.filtered_count) }; // may have grown
     },
     signal,
     sort: "began",
@@ -105,7 +102,7 @@ export function show(place, { vhost }, signal, user) {
   function showState() {
     setText(state, tracing ? stateOf(tracing) : "");
     buttons.hidden = !isAdministrator || !tracing;
-    clear.disabled = !tracing?.stories;
+    clear.disabled = !tracing?.traces;
   }
 
   async function setTracing(isOn) {
@@ -119,7 +116,7 @@ export function show(place, { vhost }, signal, user) {
   }
 
   function deleteAll() {
-    const text = `Traces of ${plural(tracing.stories, "message")} will be deleted`;
+    const text = `Traces of ${plural(tracing.traces, "message")} will be deleted`;
     undoable(
       text,
       () => remove(at`/api/traces/${vhost}`),
@@ -156,10 +153,10 @@ function others(vhost, signal) {
   return select;
 }
 
-function stateOf({ stories, forgotten, bytes: used, most_bytes: limit }) {
-  const discarded = forgotten ? `, ${plural(forgotten, "older trace")} discarded` : "";
+function stateOf({ traces, discarded, bytes: used, max_bytes: limit }) {
+  const older = discarded ? `, ${plural(discarded, "older trace")} discarded` : "";
   const memory = `${bytes(used)} of ${bytes(limit)} used`;
-  return `Tracing is enabled: ${plural(stories, "message")} traced, ${memory}${discarded}.`;
+  return `Tracing is enabled: ${plural(traces, "message")} traced, ${memory}${older}.`;
 }
 
 function columns(vhost) {
@@ -169,7 +166,7 @@ function columns(vhost) {
       sort: "name",
       width: "name",
       value: (row) => [row.id, row.name],
-      show: ([id, name]) => h("a", { href: link`/traces/${vhost}/${id}`, title: name }, name),
+      show: ([id, name]) => nameLink(link`/traces/${vhost}/${id}`, name),
     },
     {
       title: "Last event",

@@ -10,13 +10,26 @@ export const path = "/topology/:vhost";
 export const under = "Exchanges";
 export const title = ({ vhost }) => `Topology of ${vhost}`;
 
+const TYPING = 250;
+
 export function show(place, { vhost }, signal) {
   const select = h("select", {
     "aria-label": "Virtual host",
     hidden: true,
     onchange: () => go(link`/topology/${select.value}`.slice(1)),
   });
-  fill(place, objectHead("Topology", `of virtual host ${vhost}`, select), topologyPicture(vhost, null, signal).element);
+  const picture = topologyPicture(vhost, null, signal);
+  let typing = 0;
+  const filter = h("input", {
+    type: "search",
+    placeholder: "Filter by name or routing key",
+    "aria-label": "Filter the topology",
+    oninput: () => {
+      clearTimeout(typing);
+      typing = setTimeout(() => signal.aborted || picture.setFilter(filter.value.trim()), TYPING);
+    },
+  });
+  fill(place, objectHead("Topology", `of virtual host ${vhost}`, filter, select), picture.element);
   vhostNames(signal).then((names) => {
     fill(
       select,
