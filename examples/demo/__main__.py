@@ -95,7 +95,7 @@ def traffic_options(http: str, folder: Path) -> traffic.TrafficOptions:
         path=str(folder / "traffic"),
         exchange="traffic",
         window=f"{WINDOW} seconds",
-        late="1 second",
+        lateness="1 second",
         by="queue",
         sent_header=orders.SENT,
         continuous=True,
@@ -147,11 +147,11 @@ def watch(
 
     The time counts from the first window on: the first batches of Spark take seconds.
     """
-    windows: list[dict[str, Any]] = []
+    windows: dict[tuple[str, str], dict[str, Any]] = {}  # a window that is revised is published again
     begun = first = time.monotonic()
     while True:
         now = time.monotonic()
-        windows += results(channel)
+        windows |= {(window["window_start"], window["queue"]): window for window in results(channel)}
         if not windows and now - first < LONGEST_START:
             begun = now
         sent = sum(producer.sent for producer in producers)
@@ -159,13 +159,16 @@ def watch(
         time_left = max(0, seconds - int(now - begun))
         state = f"{time_left} s to go" if windows else "Spark is warming up"
         screen.show(
-            now - first, HEADS, latest(windows), [f"{sent:,} orders sent; {state}", *map(progress_line, done.items())]
+            now - first,
+            HEADS,
+            latest([*windows.values()]),
+            [f"{sent:,} orders sent; {state}", *map(progress_line, done.items())],
         )
         if not time_left:
             for producer in producers:
                 producer.stop()
             if now - begun > seconds + LONGEST_END or all(at.rows >= sent for at in done.values()):
-                return windows
+                return [*windows.values()]
         for pipeline in pipelines.values():
             pipeline.wait(0.5)  # raises what went wrong in it
 
