@@ -74,6 +74,11 @@ class Broker:
         self.pid = 0
         self._children: list[subprocess.Popen[bytes]] = []
 
+    @property
+    def pids(self) -> str:
+        """Processes whose CPU time and memory are measured, as an argument of the generator."""
+        return str(self.pid)
+
     def start(self) -> None:
         raise NotImplementedError
 
@@ -141,6 +146,7 @@ class Leveret(Broker):
     """`leveret serve` of one Python environment; picks its port and names it in the banner."""
 
     http_port = "off"
+    flags: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, python: str, name: str = "leveret") -> None:
         super().__init__(directory)
@@ -150,6 +156,7 @@ class Leveret(Broker):
     def start(self) -> None:
         command = [self._python, "-c", "from leveret.cli.main import main; main()", "serve", "--amqp-port", "0"]
         command += ["--http-port", self.http_port, "--stomp-port", "off", "--data-dir", str(self.directory / "data")]
+        command += self.flags
         environment = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"}
         child = self._launch(command, environment)
         self._wait_until_listening(child)
@@ -162,7 +169,7 @@ class Leveret(Broker):
 
 
 class AnyCommand(Broker):
-    """Any broker that a command with `{port}` in it starts in the foreground."""
+    """Any broker that a command starts in the foreground, with `{port}` and, for its data, `{directory}` in it."""
 
     def __init__(self, directory: Path, command: str, name: str) -> None:
         super().__init__(directory)
@@ -171,7 +178,8 @@ class AnyCommand(Broker):
 
     def start(self) -> None:
         self.port = free_port()
-        child = self._launch(shlex.split(self._command.replace("{port}", str(self.port))), {})
+        command = self._command.replace("{port}", str(self.port)).replace("{directory}", str(self.directory))
+        child = self._launch(shlex.split(command), {})
         self._wait_until_listening(child)
         self.pid = child.pid
 
@@ -191,7 +199,7 @@ class RabbitMQ(Broker):
 
     def start(self) -> None:
         self.port = free_port()
-        names_port, peers_port = str(free_port()), str(free_port())
+        names_port = str(free_port())
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "plugins").write_text(f"[{','.join(self._plugins)}].\n")
         environment = {
@@ -199,9 +207,16 @@ class RabbitMQ(Broker):
             "ERL_EPMD_PORT": names_port,
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"bench{os.getpid()}p{self.port}@localhost",
+            **self._settings(),
+        }
+        self._launch(["epmd", "-port", names_port, "-address", "127.0.0.1"], environment)
+        self._serve(environment)
+
+    def _settings(self) -> dict[str, str]:
+        return {
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
-            "RABBITMQ_DIST_PORT": peers_port,
+            "RABBITMQ_DIST_PORT": str(free_port()),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false",
             "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),
@@ -210,7 +225,8 @@ class RabbitMQ(Broker):
             "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.directory / "none.config"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
         }
-        self._launch(["epmd", "-port", names_port, "-address", "127.0.0.1"], environment)
+
+    def _serve(self, environment: dict[str, str]) -> None:
         child = self._launch([str(RABBITMQ_SERVER)], environment)
         self._wait_until_listening(child)
         self.pid = next(pid for pid in descendants(child.pid) if _command_name(pid).startswith("beam"))

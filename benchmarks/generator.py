@@ -1,17 +1,26 @@
-"""The load generators: compiled once, run once per measurement, judged by what they print."""
+"""The load generators: compiled when their source changed, run once per measurement, judged by what they print."""
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.brokers import Broker
 
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parent / "build" / "bench"  # a folder for each state of the sources
+AMQPBENCH = HERE / "amqpbench.c"
+FLAGS = ("-O2", "-w", "-pthread")
 FOREIGN_CPU = 0.15  # of all cores during the window: above it, the work of other processes distorts the figure
 Line = dict[str, Any]
 
@@ -27,23 +36,27 @@ class Generators:
     programs: dict[str, Path]
 
     @classmethod
-    def compile(cls, amqpbench: Path, directory: Path) -> Generators:
-        """Compiles all with the system's C compiler."""
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
-            raise GeneratorFailed("no C compiler found (cc, gcc or clang)")
-        ours = {name: Path(__file__).with_name(f"{name}.c") for name in ("propload", "queueload")}
-        programs = {}
-        for name, source in {"amqpbench": amqpbench, **ours}.items():
-            programs[name] = directory / name
-            subprocess.run([compiler, "-O2", "-w", "-pthread", "-o", programs[name], source], check=True)
-        return cls(programs)
+    def compile(cls, amqpbench: Path | str = "") -> Generators:
+        """Compiles all with the system's C compiler, unless that is done. ``amqpbench``: another source of that one."""
+        source = Path(amqpbench or AMQPBENCH)
+        if not source.is_file():
+            raise GeneratorFailed(f"there is no load generator {source}: leave AMQPBENCH out to use {AMQPBENCH.name}")
+        folder = BUILD / _digest([source, *sorted(HERE.glob("*.[ch]"))])
+        if not folder.is_dir():
+            _compile_into(folder, source)
+        compiled = {path.name: path for path in folder.iterdir() if not path.suffix}
+        return cls({**compiled, "celeryload": HERE / "celeryload.py"})
 
-    def run(self, name: str, broker: Broker, arguments: list[str], label: str) -> Line:
+    def run(
+        self, name: str, broker: Broker, arguments: list[str], label: str, environment: Mapping[str, str] | None = None
+    ) -> Line:
         """One run; the generator's line as it printed it."""
-        command = [str(self.programs[name]), "--port", str(broker.port), "--broker-pid", str(broker.pid)]
+        program = self.programs[name]
+        interpreter = [sys.executable] if program.suffix == ".py" else []
+        command = [*interpreter, str(program), "--port", str(broker.port), "--broker-pid", broker.pids]
         result = subprocess.run(
             [*command, "--label", label, *arguments],
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -54,6 +67,39 @@ class Generators:
             raise GeneratorFailed(f"{label}: {result.stderr.strip() or f'exit status {result.returncode}'}")
         line: Line = json.loads(result.stdout)
         return line
+
+
+def add_source_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--amqpbench", default="", help=f"another source of the load generator {AMQPBENCH.name}")
+
+
+def _digest(sources: list[Path]) -> str:
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+def _compile_into(folder: Path, amqpbench: Path) -> None:
+    """All programs appear at once, and only when all are compiled."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=BUILD))
+    try:
+        _compile_all(amqpbench, made)
+        if not folder.is_dir():
+            made.rename(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _compile_all(amqpbench: Path, folder: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise GeneratorFailed("no C compiler found (cc, gcc or clang); on Debian: apt-get install gcc")
+    ours = {name: HERE / f"{name}.c" for name in ("propload", "queueload", "cellload", "rpcload")}
+    for name, source in {"amqpbench": amqpbench, **ours}.items():
+        subprocess.run([compiler, *FLAGS, "-o", folder / name, source], check=True)
+    objects = (folder / "amqpbench.o", folder / "by_cell.o")
+    subprocess.run([compiler, "-Dconnect=connect_by_cell", *FLAGS, "-c", "-o", objects[0], amqpbench], check=True)
+    subprocess.run([compiler, *FLAGS, "-c", "-o", objects[1], HERE / "by_cell.c"], check=True)
+    subprocess.run([compiler, "-pthread", "-o", folder / "amqpbench-by-cell", *objects], check=True)
 
 
 def spoiled(line: Line, most: float = FOREIGN_CPU) -> str:

@@ -3,8 +3,8 @@
  * A generator includes this file, sets up its queues, and calls `run` with two threads: one sends and counts in `sent`, one
  * reads, counts in `received` and judges what it reads (`misplaced`, `damaged`). `report` prints one JSON line.
  *
- * options: --port N [--host 127.0.0.1] [--size BYTES] [--seconds S] [--warmup S] [--broker-pid PID] [--label TEXT]
- *          [--load NAME] for a generator with several loads
+ * options: --port N [--host 127.0.0.1] [--size BYTES] [--seconds S] [--warmup S] [--broker-pid PID[,PID]] [--label TEXT]
+ *          [--load NAME] for a generator with several loads, [--ports N,N,...] for one of several brokers
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,10 +25,10 @@
 #include <unistd.h>
 
 enum { FRAME_METHOD = 1, FRAME_HEADER = 2, FRAME_BODY = 3, FRAME_END = 0xCE, HEAD = 7 };
-enum { BATCH = 64, DEPTH = 20000, INPUT = 1 << 18, LARGEST = 65536 };
+enum { MOST_PIDS = 16, BATCH = 64, DEPTH = 20000, INPUT = 1 << 18, LARGEST = 65536 };
 
-static const char *host = "127.0.0.1", *label = "", *load_name = "";
-static int port = 5672, broker_pid = 0;
+static const char *host = "127.0.0.1", *label = "", *load_name = "", *ports = "";
+static int port = 5672, broker_pids[MOST_PIDS], pids;
 static size_t body_size = 64;
 static double seconds = 5, warmup = 1;
 
@@ -226,7 +226,9 @@ static void declare_queue(struct peer *peer, const char *name, const struct buff
     expect(peer, 50, 11);
 }
 
-static void consume_queue(struct peer *peer, int channel, const char *name)
+enum { NO_ACK = 2 };
+
+static void consume_queue(struct peer *peer, int channel, const char *name, int flags)
 {
     uint8_t bytes[512];
     struct buffer b = {bytes, 0};
@@ -234,7 +236,7 @@ static void consume_queue(struct peer *peer, int channel, const char *name)
     put16(&b, 0);
     put_short(&b, name);
     put_short(&b, "");
-    put8(&b, 2); /* no-ack */
+    put8(&b, flags);
     put32(&b, 0);
     say(peer, &b, payload);
     expect(peer, 60, 21);
@@ -243,11 +245,11 @@ static void consume_queue(struct peer *peer, int channel, const char *name)
 /* ---- what it cost */
 struct reading { double time, broker, self, busy, steal; uint64_t sent, received; };
 
-static double broker_cpu(void)
+static double cpu_of(int pid)
 {
     char path[64], text[1024];
     unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", broker_pid);
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "r");
     if (!file) return 0;
     text[fread(text, 1, sizeof text - 1, file)] = 0;
@@ -257,15 +259,24 @@ static double broker_cpu(void)
     return (double)(user + system) / sysconf(_SC_CLK_TCK);
 }
 
+static double broker_cpu(void)
+{
+    double sum = 0;
+    for (int i = 0; i < pids; i++) sum += cpu_of(broker_pids[i]);
+    return sum;
+}
+
 static unsigned long broker_rss_kb(void)
 {
     char path[64], line[256];
-    unsigned long kb = 0;
-    snprintf(path, sizeof path, "/proc/%d/status", broker_pid);
-    FILE *file = fopen(path, "r");
-    while (file && fgets(line, sizeof line, file)) sscanf(line, "VmRSS: %lu", &kb);
-    if (file) fclose(file);
-    return kb;
+    unsigned long sum = 0, kb = 0;
+    for (int i = 0; i < pids; i++, sum += kb, kb = 0) {
+        snprintf(path, sizeof path, "/proc/%d/status", broker_pids[i]);
+        FILE *file = fopen(path, "r");
+        while (file && fgets(line, sizeof line, file)) sscanf(line, "VmRSS: %lu", &kb);
+        if (file) fclose(file);
+    }
+    return sum;
 }
 
 static struct reading read_all(void)
@@ -315,7 +326,7 @@ static int report(const char *mode, int consumers, int queues, int64_t lost, con
     printf("{\"label\":\"%s\",\"mode\":\"%s\",\"ok\":%s,\"size\":%zu,\"producers\":1,\"consumers\":%d,\"queues\":%d,", label, mode, ok ? "true" : "false", body_size, consumers, queues);
     printf("\"window_s\":%.3f,\"sent\":%" PRIu64 ",\"received\":%" PRIu64 ",\"lost\":%" PRId64 ",", length, sent, received, lost);
     printf("\"reordered\":%" PRIu64 ",\"corrupt\":%" PRIu64 ",\"send_rate\":%.0f,\"recv_rate\":%.0f,", misplaced, damaged, (b.sent - a.sent) / length, (b.received - a.received) / length);
-    if (broker_pid) printf("\"broker_cpu_s\":%.2f,\"broker_cpu_s_per_M\":%.3f,\"broker_rss_kb\":%lu,", cpu, count ? cpu / count * 1e6 : 0, broker_rss_kb());
+    if (pids) printf("\"broker_cpu_s\":%.2f,\"broker_cpu_s_per_M\":%.3f,\"broker_rss_kb\":%lu,", cpu, count ? cpu / count * 1e6 : 0, broker_rss_kb());
     printf("\"other_cpu_s\":%.2f,\"steal_s\":%.2f,\"self_cpu_s\":%.2f}\n", other < 0 ? 0 : other, b.steal - a.steal, b.self - a.self);
     return ok ? 0 : 3;
 }
@@ -324,7 +335,7 @@ static void read_options(int count, char **values)
 {
     static const struct option known[] = {
         {"host", 1, 0, 'h'}, {"port", 1, 0, 'p'}, {"size", 1, 0, 's'}, {"seconds", 1, 0, 't'},
-        {"warmup", 1, 0, 'w'}, {"broker-pid", 1, 0, 'b'}, {"label", 1, 0, 'l'}, {"load", 1, 0, 'o'}, {0},
+        {"warmup", 1, 0, 'w'}, {"broker-pid", 1, 0, 'b'}, {"label", 1, 0, 'l'}, {"load", 1, 0, 'o'}, {"ports", 1, 0, 'c'}, {0},
     };
     for (int option; (option = getopt_long(count, values, "", known, NULL)) != -1;) {
         switch (option) {
@@ -333,7 +344,10 @@ static void read_options(int count, char **values)
         case 's': body_size = atol(optarg) < 8 ? 8 : atol(optarg); break;
         case 't': seconds = atof(optarg); break;
         case 'w': warmup = atof(optarg); break;
-        case 'b': broker_pid = atoi(optarg); break;
+        case 'b':
+            for (char *one = strtok(optarg, ","); one && pids < MOST_PIDS; one = strtok(NULL, ",")) broker_pids[pids++] = atoi(one);
+            break;
+        case 'c': ports = optarg; break;
         case 'o': load_name = optarg; break;
         case 'l': label = optarg; break;
         default: fail("unknown option");

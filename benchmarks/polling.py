@@ -26,7 +26,7 @@ from pathlib import Path
 
 import leveret
 from benchmarks.brokers import BrokerFailed, Leveret, free_port
-from benchmarks.generator import GeneratorFailed, Generators, Line, spoiled
+from benchmarks.generator import GeneratorFailed, Generators, Line, add_source_option, spoiled
 from benchmarks.report import machine
 from benchmarks.run import RESULTS, commit
 from leveret.cli.serve import collect_garbage_rarely, freeze_garbage
@@ -66,8 +66,8 @@ def ask(url: str, path: str, body: object = None) -> int:
         return len(answer.read())
 
 
-def declare_many(url: str) -> None:
-    queues = [{"name": f"poll-{number}", "vhost": "/", "durable": False, "arguments": {}} for number in range(QUEUES)]
+def declare_many(url: str, number: int = QUEUES) -> None:
+    queues = [{"name": f"poll-{each}", "vhost": "/", "durable": False, "arguments": {}} for each in range(number)]
     ask(url, "/api/definitions", {"queues": queues})
 
 
@@ -93,10 +93,10 @@ class Poller(threading.Thread):
         self.join()
 
 
-def latencies(amqpbench: Path, seconds: float, rounds: int) -> list[Line]:
+def latencies(amqpbench: str, seconds: float, rounds: int) -> list[Line]:
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as name:
-        generators = Generators.compile(amqpbench, Path(name))
+        generators = Generators.compile(amqpbench)
         with Polled(Path(name) / "broker") as broker:
             declare_many(broker.http_url)
             for number in range(rounds):
@@ -164,7 +164,7 @@ def report(lines: list[Line], iterations: list[float]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.polling", description=__doc__)
-    parser.add_argument("--amqpbench", type=Path, required=True, help="source of the load generator (amqpbench.c)")
+    add_source_option(parser)
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=8)
     options = parser.parse_args()

@@ -129,7 +129,7 @@ int main(int count, char **values)
     connect_peer(&producer);
     delete_queue(&consumer, QUEUE);
     declare_queue(&consumer, QUEUE, NULL);
-    consume_queue(&consumer, 1, QUEUE);
+    consume_queue(&consumer, 1, QUEUE, NO_ACK);
     run(produce, &producer, consume, &consumer, window);
     delete_queue(&producer, QUEUE);
     return report("props", 1, 1, sent - received, window);

@@ -128,13 +128,13 @@ static void consume_all(struct peer *peer)
 {
     char name[64];
     if (!is("shards")) {
-        consume_queue(peer, 1, QUEUE);
+        consume_queue(peer, 1, QUEUE, NO_ACK);
         return;
     }
     for (int i = 1; i <= SHARDS; i++) {
         if (i > 1) open_channel(peer, i);
         shard_name(name, i);
-        consume_queue(peer, i, name);
+        consume_queue(peer, i, name, NO_ACK);
     }
 }
 

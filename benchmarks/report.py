@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -98,8 +98,11 @@ def _rate_row(results: Results, scenario: Scenario, *, judged: bool) -> Row:
         targets.append(f"rate >= {scenario.rate_at_least:g}x")
         checks.append(None if rate_ratio is None else rate_ratio >= scenario.rate_at_least)
     if scenario.cpu_at_most is not None:
-        targets.append(f"CPU <= 1/{1 / scenario.cpu_at_most:g}")
+        targets.append(f"CPU <= {scenario.cpu_at_most:.2g}")
         checks.append(None if cpu_ratio is None else cpu_ratio <= scenario.cpu_at_most)
+    if scenario.us_at_most is not None:
+        targets.append(f"CPU <= {scenario.us_at_most:g} us")
+        checks.append(None if our_cpu is None else our_cpu <= scenario.us_at_most)
     cells = (
         scenario.id,
         scenario.title,
@@ -139,7 +142,8 @@ def _latency_rows(results: Results, scenario: Scenario, *, judged: bool) -> Iter
     for what, key, quantile in figures:
         ours, theirs = (results.middle(scenario.id, name, key, quantile) for name in (results.subject, results.base))
         judge = judged and quantile == "p99" and scenario.id in LATENCY_JUDGED
-        passed = ours < theirs if judge and ours is not None and theirs is not None else None
+        limit = scenario.p99_at_most if what == "latency" else 1
+        passed = ours < theirs * limit if judge and ours is not None and theirs is not None else None
         cells = (
             scenario.id,
             f"{what} {quantile}, {scenario.title}",
@@ -147,9 +151,11 @@ def _latency_rows(results: Results, scenario: Scenario, *, judged: bool) -> Iter
             _show(theirs, "{:,.0f} us"),
             _show(_ratio(ours, theirs), "{:.2f}x"),
             *("", "", ""),
-            "below RabbitMQ's" if judge else "",
+            f"< {limit:g} of RabbitMQ's" if judge else "",
         )
         yield _row(cells, passed)
+    if scenario.us_at_most is not None:
+        yield _rate_row(results, replace(scenario, title=f"rate and CPU, {scenario.title}"), judged=judged)
 
 
 def _limit_row(results: Results, key: str, title: str, path: tuple[str, ...], part: int, unit: str, limit: int) -> Row:

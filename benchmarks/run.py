@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.brokers import AnyCommand, Broker, BrokerFailed, Leveret, RabbitMQ, allow_many_files, rss_kb
 from benchmarks.first_delivery import seconds_to_first_delivery
-from benchmarks.generator import GeneratorFailed, Generators, Line, spoiled
+from benchmarks.generator import GeneratorFailed, Generators, Line, add_source_option, spoiled
 from benchmarks.report import BACKLOG, DRAIN, PERSISTENT, RSS_IDLE, RSS_QUEUED, Results, machine, rows, table
 from benchmarks.scenarios import (
     BACKLOG_MESSAGES,
@@ -173,7 +173,7 @@ def commit() -> str:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.run", description=__doc__)
-    parser.add_argument("--amqpbench", help="source of the load generator (amqpbench.c)")
+    add_source_option(parser)
     parser.add_argument("--scenarios", help="comma-separated ids; all if left out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
@@ -181,6 +181,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--leveret-python", default=sys.executable, help="the Python that has Leveret installed")
     parser.add_argument("--leveret-command", help="instead: a command with {port} that starts any broker")
     parser.add_argument("--base-python", help="compare with this other Leveret instead of with RabbitMQ")
+    parser.add_argument("--base-command", help="compare with the broker of this command with {port} instead")
     parser.add_argument("--base-name", default="base", help="its name in the table")
     parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     return parser.parse_args(arguments)
@@ -196,6 +197,8 @@ def makers_for(options: argparse.Namespace) -> dict[str, Maker]:
             makers["leveret"] = lambda folder, _: Leveret(folder, options.leveret_python)
     if options.base_python:
         makers[options.base_name] = lambda folder, _: Leveret(folder, options.base_python, options.base_name)
+    elif options.base_command:
+        makers[options.base_name] = lambda folder, _: AnyCommand(folder, options.base_command, options.base_name)
     elif options.only != "leveret":
         if RabbitMQ.is_installed():
             makers["rabbitmq"] = RabbitMQ
@@ -206,9 +209,6 @@ def makers_for(options: argparse.Namespace) -> dict[str, Maker]:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    if not options.amqpbench or not Path(options.amqpbench).is_file():
-        say("the load generator is missing: make bench AMQPBENCH=path/to/amqpbench.c")
-        return 2
     allow_many_files()
     try:
         scenarios = chosen(options.scenarios)
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as name:
             folder = Path(name)
-            bench = Bench(makers, Generators.compile(Path(options.amqpbench), folder), folder, options)
+            bench = Bench(makers, Generators.compile(options.amqpbench), folder, options)
             bench.measure(scenarios)
     except (ValueError, BrokerFailed, GeneratorFailed, subprocess.CalledProcessError) as error:
         say(str(error))

@@ -86,7 +86,7 @@ class Measures:
     def noop(self, scenario: Scenario, *, messages_per_key: int = 256, has_headers: bool = False) -> Line:
         """A pass that adds up what it reads, one more to warm up, then the one that counts."""
         name = "bench.long" if scenario.group == "streams" else f"bench.{scenario.id}"
-        expected = self._super_stream(name, scenario.rows, messages_per_key, has_headers)
+        expected = self.super_stream(name, scenario.rows, messages_per_key, has_headers)
         source = self._from(scenario.rows, BATCHES, superStream=name, startingOffsets="earliest")
         if has_headers:
             source.options["includeHeaders"] = "true"
@@ -97,7 +97,7 @@ class Measures:
         return figures_of(found, expected)
 
     def parquet(self, scenario: Scenario) -> Line:
-        expected = self._super_stream("bench.long", scenario.rows)
+        expected = self.super_stream("bench.long", scenario.rows)
         path = str(self._folder / f"{scenario.id}-output")
         source = self._from(scenario.rows, BATCHES, superStream="bench.long", startingOffsets="earliest")
         passes = (warming(source), Pass("measure", source, Sink("parquet", path), False))
@@ -107,7 +107,7 @@ class Measures:
 
     def exchange(self, scenario: Scenario, guarantee: str, kind: str) -> Line:
         """Into a fanout exchange with one durable queue, which is read at the end."""
-        expected = self._super_stream("bench.short", scenario.rows)
+        expected = self.super_stream("bench.short", scenario.rows)
         outlet = f"out-{scenario.id}"
         declare_outlet(self._broker, outlet, outlet, kind)
         options = {"endpoint": self._broker.endpoint, "exchange": outlet, "guarantee": guarantee}
@@ -161,7 +161,7 @@ class Measures:
 
     def probe(self, scenario: Scenario, generators: Generators, seconds: float) -> Line:
         """Latency of messages from publish to delivery while readers fetch all shards over and over."""
-        self._super_stream("bench.long", scenario.rows)
+        self.super_stream("bench.long", scenario.rows)
         shards = self._sources(super_stream="bench.long")
         flow = ["--mode", "flow", "--rate", str(PROBE_RATE), "--size", "100", "--seconds", f"{seconds:g}"]
         alone = generators.run("amqpbench", self._broker, [*flow, "--warmup", "1"], "probe alone")
@@ -211,7 +211,7 @@ class Measures:
         folder = self._folder / f"{scenario.id}-spark"
         return run_job(Job(scenario.id, str(folder), self._broker.pid, **wanted))
 
-    def _super_stream(self, name: str, rows: int, messages_per_key: int = 256, has_headers: bool = False) -> Sums:
+    def super_stream(self, name: str, rows: int, messages_per_key: int = 256, has_headers: bool = False) -> Sums:
         if name not in self._filled:
             declare_super_stream(self._broker, name)
             self._fill(name, Target(name, None, messages_per_key, has_headers), rows)

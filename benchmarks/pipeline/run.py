@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import datetime
 import importlib.metadata
-import json
 import shutil
 import signal
 import subprocess
@@ -23,17 +22,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.brokers import Broker, BrokerFailed, RabbitMQ
-from benchmarks.generator import GeneratorFailed, Generators
+from benchmarks.generator import GeneratorFailed, Generators, add_source_option
 from benchmarks.pipeline.figures import Figures
 from benchmarks.pipeline.filling import FillingFailed, Link
 from benchmarks.pipeline.job import Line
 from benchmarks.pipeline.measures import CheckFailed, Measures
 from benchmarks.pipeline.provisions import LeveretWithHttp
 from benchmarks.pipeline.rabbitmq_measures import by_pika, publish_alternately
+from benchmarks.pipeline.raw_lines import RawLines
 from benchmarks.pipeline.scenarios import Scenario, chosen
 from benchmarks.pipeline.spark_runs import JobFailed
 from benchmarks.report import machine
-from benchmarks.run import RESULTS, commit
 
 PROBLEMS = (BrokerFailed, CheckFailed, FillingFailed, GeneratorFailed, JobFailed, OSError, subprocess.SubprocessError)
 SMOKE_ROWS = 10_000
@@ -43,7 +42,7 @@ SMOKE_SECONDS = 1.0
 class Bench:
     """One whole run."""
 
-    def __init__(self, folder: Path, options: argparse.Namespace, raw: Path | None) -> None:
+    def __init__(self, folder: Path, options: argparse.Namespace, raw: RawLines | None) -> None:
         self.figures = Figures()
         self._folder = folder
         self._options = options
@@ -155,16 +154,12 @@ class Bench:
 
     def _compiled(self) -> Generators:
         if self._generators is None:
-            source = self._options.amqpbench
-            if not source or not Path(source).is_file():
-                raise GeneratorFailed("the load generator is missing: make bench-spark AMQPBENCH=path/to/amqpbench.c")
-            self._generators = Generators.compile(Path(source), self._folder)
+            self._generators = Generators.compile(self._options.amqpbench)
         return self._generators
 
     def _keep(self, line: Line) -> None:
         if self._raw is not None:
-            with self._raw.open("a", encoding="utf-8") as raw:
-                raw.write(json.dumps(line) + "\n")
+            self._raw.keep(line)
 
 
 def versions() -> dict[str, str]:
@@ -177,7 +172,7 @@ def command(options: argparse.Namespace) -> str:
     """How to repeat it; without the places of files."""
     given = [f"--scenarios {options.scenarios}"] if options.scenarios else []
     figures = f"--rounds {options.rounds} --seconds {options.seconds:g} --minutes {options.minutes:g}"
-    return " ".join(["python -m benchmarks.pipeline.run --amqpbench amqpbench.c", *given, figures])
+    return " ".join(["python -m benchmarks.pipeline.run", *given, figures])
 
 
 def now() -> str:
@@ -190,7 +185,7 @@ def say(text: str) -> None:
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.pipeline.run", description=__doc__)
-    parser.add_argument("--amqpbench", help="source of the load generator (amqpbench.c), for probe and publish")
+    add_source_option(parser)
     parser.add_argument("--scenarios", help="comma-separated ids; all if left out")
     parser.add_argument("--rounds", type=int, default=3, help="of publish, for each broker")
     parser.add_argument("--seconds", type=float, default=4, help="of each round of publish; the probe takes twice that")
@@ -212,8 +207,7 @@ def main(arguments: list[str] | None = None) -> int:
     if shutil.which("java") is None:
         say("Spark needs Java 17 or newer; on Debian: apt-get install openjdk-17-jre-headless")
         return 2
-    RESULTS.mkdir(exist_ok=True)
-    raw = None if options.smoke else RESULTS / f"{datetime.date.today().isoformat()}-{commit()}-spark.jsonl"
+    raw = None if options.smoke else RawLines("spark")
     if options.smoke:
         options.rounds, options.seconds, options.minutes = 1, SMOKE_SECONDS, 60
         scenarios = [replace(scenario, rows=min(scenario.rows, SMOKE_ROWS)) for scenario in scenarios]
@@ -223,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
         bench = Bench(Path(folder), options, raw)
         bench.measure(scenarios)
     print(bench.figures.table(scenarios))
-    say(f"{time.monotonic() - begun:.0f} s in all" + (f"; raw lines: {raw.name}" if raw else ""))
+    say(f"{time.monotonic() - begun:.0f} s in all" + (f"; raw lines: {raw.path.name}" if raw else ""))
     if options.smoke:
         say("a smoke run: the figures mean nothing")
         return 1 if bench.figures.problems else 0
