@@ -20,19 +20,10 @@ from tests.support.source_modules import forget_trees, import_each_alone, import
 REPOSITORY = Path(__file__).resolve().parent.parent
 SRC = REPOSITORY / "src" / "leveret"
 
-ROOT_FILES = {
-    "errors",
-    "version",
-    "message",
-    "clock",
-    "config",
-    "config_sources",
-    "setting_kinds",
-    "bootstrap",
-    "logs",
-    "machine",
-}
-ROOT_FILES |= {"embedded", "embedded_vhost", "embedded_jobs", "pytest_plugin", "node", "http_client"}
+ROOT_FILES = {"errors", "version", "message", "clock", "config", "config_sources", "setting_kinds", "bootstrap", "logs"}
+ROOT_FILES |= {"machine", "cell_broker", "cell_pipeline", "cells_node", "replicated_cell", "embedded", "embedded_vhost"}
+ROOT_FILES |= {"cell_moves", "pytest_plugin", "node", "cluster_node", "http_client", "embedded_jobs"}
+ROOT_FILES |= {"embedded_settings"}
 # What every package without IO may import besides the packages below it: values and their types.
 VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
 PACKAGES: dict[str, set[str]] = {
@@ -41,6 +32,7 @@ PACKAGES: dict[str, set[str]] = {
     "routing": VALUES | {"delivery.selector"},
     "delivery": VALUES,
     "auth": VALUES,
+    "schemas": set(),
     "store": VALUES,
     # The log holds batches of the journal.
     "replication": VALUES | {"store.batch", "store.definitions", "store.records", "store.replicator"},
@@ -50,44 +42,66 @@ PACKAGES: dict[str, set[str]] = {
     "queues": VALUES | {"backlog", "store", "delivery", "wire.content", "wire.constants", "wire.content_edit"},
     # The broker makes and reads content for callers in the process, and interceptors rewrite methods.
     "broker": VALUES
-    | {"routing", "queues", "backlog", "store", "delivery", "auth"}
+    | {"routing", "queues", "backlog", "store", "delivery", "auth", "schemas"}
     | {"wire.constants", "wire.content", "wire.methods", "wire.content_edit"},
     "session": VALUES | {"wire", "broker", "delivery", "auth", "queues", "routing", "store.log"},
     "server": VALUES
-    | {"session", "stomp", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
+    | {"session", "stomp", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"}
+    | {"cells.link"},
     # Ordered resizing holds messages back: it moves them between queues, and watches what leaves them.
     "sharding": VALUES | {"broker", "routing", "queues", "backlog", "delivery", "wire.methods"},
+    # A link is the client's side of a connection: frames of AMQP, gathered in an outbox.
+    "cells": VALUES | {"broker", "queues", "backlog", "delivery", "routing", "auth", "session", "store", "wire"},
     # Another protocol over the same connections and channels: it calls a DirectChannel, and encodes no AMQP.
     "stomp": VALUES
     | {"session", "broker.broker", "auth.mechanisms", "delivery.confirms", "queues.options", "routing.bounds"}
     | {"wire.constants", "wire.content", "wire.grammar"},
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
+    # Single sign-on sends requests to an identity provider.
     "http": VALUES
-    | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
-    | {"server.admission", "server.ports", "server.logins", "server.proxied_transport", "server.proxy_header"},
+    | {"http_client", "setting_kinds"}
+    | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants", "cells.api_request"}
+    | {
+        "server.acceptor",
+        "server.admission",
+        "server.ports",
+        "server.logins",
+        "server.proxied_transport",
+        "server.proxy_header",
+    },
     # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
     "pipeline": VALUES
-    | {"http", "broker", "queues", "backlog", "store", "routing", "auth", "delivery"}
-    | {"wire.content", "wire.constants", "wire.frames", "wire.content_edit", "session.inspection"},
-    "stats": VALUES | {"http", "pipeline", "broker", "queues", "backlog", "delivery", "session", "machine"},
+    | {"http", "broker", "queues", "backlog", "store", "routing", "auth", "delivery", "schemas"}
+    | {"wire.content", "wire.constants", "wire.frames", "wire.content_edit", "session.inspection"}
+    | {"cells.api_request"},
+    "stats": VALUES
+    | {"http", "pipeline", "broker", "queues", "backlog", "delivery", "session", "machine"}
+    | {"cluster.status"},
     # The management API shows what there is, and reads and makes messages.
     "api": VALUES
     | {"http", "stats", "pipeline", "broker", "auth", "config", "machine", "queues", "routing", "delivery", "session"}
-    | {"backlog", "store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"},
+    | {"backlog", "store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"}
+    | {"cluster.status", "cluster.cell_summary", "cells.api_request", "schemas"},
     # Where the broker has no selectors, a subscriber to a topic sees to its own.
     "client": {"wire", "delivery.selector"},
-    # The engine's servers tell their configuration over HTTP. Standbys apply the log to a data directory.
-    "cluster": VALUES | {"replication", "http_client", "store.replica", "store.replica_note"},
-    "links": VALUES | {"client", "broker"},
-    "spark": {"http_client"},
+    # The engine's servers tell their configuration over HTTP. Standbys apply the log to a data directory, or copy one.
+    # Clients of a standby are accepted and counted as those of a broker.
+    "cluster": VALUES
+    | {"replication", "http_client", "store.replica", "store.replica_note", "store.received_snapshot"}
+    | {"store.backup", "store.store", "store.cell_file", "store.checkpoint", "store.request_files", "config", "machine"}
+    | {"server.admission", "server.ports", "server.proxy_header", "server.link_protocol"}
+    | {"server.amqp_protocol", "server.handed_over_client", "server.listener", "broker.cells"}
+    | {"broker.broker", "cells", "session"},
+    "spark": {"http_client", "schemas"},
     # The command line reads the content of stored messages for `leveret dump`.
-    "cli": {"wire", "node", "config", "config_sources", "bootstrap", "logs", "store", "client", "spark", "http_client"},
+    "cli": {"wire", "node", "cluster_node", "cells_node", "config", "config_sources", "bootstrap", "logs", "store"}
+    | {"replicated_cell", "cluster.local_cell", "cluster.new_log", "cluster.node_settings", "cluster.join_check"}
+    | {"machine", "server.initial_definitions", "server.settings_reload"}
+    | {"cluster.member_position", "cluster.members", "client", "spark", "http_client"},
 }
 SERVER_PACKAGES = PACKAGES.keys() - {"client", "spark", "cli"}
 MAY_IMPORT: dict[str, set[str]] = PACKAGES | {
-    "errors": set(),
-    "version": set(),
-    "clock": set(),
+    **{key: set[str]() for key in ("errors", "version", "clock")},
     "config": {"machine", "setting_kinds", "bootstrap"},
     "config_sources": {"config", "bootstrap"},
     "setting_kinds": {"machine"},
@@ -97,7 +111,20 @@ MAY_IMPORT: dict[str, set[str]] = PACKAGES | {
     "logs": {"config"},
     "message": {"wire.properties", "wire.fields", "wire.constants"},
     "node": SERVER_PACKAGES | {"client", "message", "clock", "config", "bootstrap", "logs", "machine"},
+    "replicated_cell": {"node", "cell_broker", "cells.definition_requests", "cluster", "config", "logs", "machine"}
+    | {"setting_kinds", "store.data_dir"},
+    "cluster_node": {"node", "cluster", "broker.broker", "replication.journal_replicator", "server.initial_definitions"}
+    | {"replicated_cell", "store.store", "store.replica_note", "store.cell_file", "replication.claims"}
+    | {"server.readiness", "server.settings_reload", "config", "logs", "machine"},
+    "cell_broker": {"node", "cells", "cell_pipeline", "cell_moves", "cluster", "session.limits", "config"}
+    | {"api.context", "api.cells", "http.app", "http.internal_requests", "server.listener", "queues.leader_locator"},
+    "cell_moves": {"node", "cells", "cluster"},
+    "cell_pipeline": {"node", "cluster", "pipeline"},
+    "cells_node": {"node", "cell_broker", "cells.definition_requests", "cluster", "server", "store.data_dir", "config"}
+    | {"machine", "setting_kinds"},
+    "embedded_settings": {"config"},
     "embedded": SERVER_PACKAGES
+    | {"embedded_settings"}
     | {"client", "node", "embedded_vhost", "message", "clock", "config", "bootstrap", "logs", "machine"},
     "embedded_vhost": SERVER_PACKAGES | {"node", "embedded_jobs", "message", "clock", "config", "logs"},
     "embedded_jobs": {"broker", "queues"},
@@ -109,7 +136,7 @@ FOR_ALL = {"errors", "version"}
 PUBLIC_PACKAGES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
 
 NO_IO = {"wire", "session", "routing", "queues", "backlog", "store", "delivery", "broker", "auth", "sharding", "stomp"}
-NO_IO |= {"replication"}
+NO_IO |= {"replication", "cells", "schemas"}
 DOES_IO = {"store/files.py"}
 IO = {"asyncio", "uvloop", "socket", "ssl", "select", "selectors", "subprocess", "multiprocessing"}
 CHANCE = {"time", "random", "secrets", "uuid", "threading", "_thread", "concurrent"}

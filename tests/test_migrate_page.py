@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from leveret.api.openapi.document import DESCRIBED
 from leveret.cli.lazy_commands import LazyCommand
 from leveret.cli.main import app
+from leveret.cli.rabbitmq_commands import COUNTERPARTS, REMARKS
+from leveret.cli.rabbitmq_conf import NOT_NEEDED, NOT_THERE, RULES, rule_of, translated
 from leveret.config import BY_NAME
+from leveret.errors import ConfigError
+from leveret.stats.metric_help import HELP
 
 PAGE = (Path(__file__).parent.parent / "docs" / "guide" / "migrate.md").read_text(encoding="utf-8")
 
@@ -58,6 +64,21 @@ def test_a_wrong_command_is_found() -> None:
     assert wrong_command("leveret queues lst") == "lst"
     assert wrong_command("leveret queues list --sorted") == "--sorted"
     assert wrong_command("leveret queues list --sort name") is None
+
+
+def commands_of(section: str) -> list[str]:
+    part = PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0]
+    cells = [line.strip("|").partition(" | ")[0] for line in part.splitlines() if line.startswith("| `")]
+    return [code.split()[0] for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize("name", sorted({*commands_of("rabbitmqctl"), *commands_of("rabbitmq-diagnostics")}))
+def test_a_command_of_rabbitmqctl_is_answered(name: str) -> None:
+    """Typed to `leveret`, it is a command of it, or the error has the counterpart or the reason."""
+    known: Any = get_command(app)
+    assert (name in known.commands) + (name in COUNTERPARTS) + (name in REMARKS) == 1
+    if name in REMARKS:
+        assert f"No such command '{name}': {REMARKS[name]}." in CliRunner().invoke(app, [name]).output
 
 
 # ---- settings
@@ -135,3 +156,156 @@ def test_a_wrong_request_is_found() -> None:
     assert not is_answered("GET /api/nodes/{name}/memories")
     assert not is_answered("DELETE /api/overview")
     assert not is_answered("PUT /api/vhost-limit/...")
+
+
+# ---- metrics
+
+
+METRICS = PAGE.split("\n## Metrics\n")[1].split("\n## ")[0]
+METRIC = re.compile(r"`(?:rabbitmq|leveret)_(?!detailed_|prometheus)([a-z_]+\*?)`")
+
+
+def test_metrics_that_are_listed_as_missing_do_not_exist_and_those_in_their_place_do() -> None:
+    rows = [line.strip("|").partition(" | ") for line in METRICS.splitlines() if line.startswith("| ")]
+    missing = [name for left, _, _ in rows for name in METRIC.findall(left.partition(" except ")[0])]
+    missing += METRIC.findall(METRICS.partition("seconds`; ")[2].partition(" | ")[0])
+    assert len(missing) > 10
+    assert [name for name in HELP for each in missing if fnmatchcase(name, each)] == ["erlang_uptime_seconds"]
+    instead = [name for _, _, right in rows for name in METRIC.findall(right)]
+    assert instead
+    assert {*instead} <= {*HELP}
+
+
+# ---- leveret config import
+
+
+def keys_in(cell: str) -> list[str]:
+    """The keys of rabbitmq.conf in a cell of the left column, with samples for their wildcards."""
+    codes = [code.partition(" = ")[0] for code in re.findall(r"`([^`]+)`", cell)]
+    return [re.sub(r"\*$|\bN\b|\bK\b|\bNAME\b", "1", code) for code in codes]
+
+
+CONF = PAGE.split("\n## rabbitmq.conf\n")[1].split("\n### ")[0]
+ROWS = [line.strip("|").partition(" | ") for line in CONF.splitlines() if line.startswith("| `")]
+KEYS = [(key, right) for left, _, right in ROWS for key in keys_in(left)]
+VALUES_OF = {"default_pass": "x", "proxy_protocol": "true", "stomp.proxy_protocol": "true", "loopback_users": "none"}
+SAMPLES = ("5672", "2GB", "0.5", "json", "true", "info", "client-local", "/etc/file.pem")
+
+
+def settings_of(key: str) -> set[str]:
+    """The settings that the import makes of the key, with the first sample that it accepts."""
+    given = [VALUES_OF[key]] if key in VALUES_OF else SAMPLES
+    for value in given:
+        if found := {*translated(f"{key} = {value}", "rabbitmq.conf").settings} - {"host"}:
+            return found
+    return set()
+
+
+@pytest.mark.parametrize(("key", "right"), KEYS)
+def test_the_import_agrees_with_the_table(key: str, right: str) -> None:
+    rule = rule_of(key)
+    assert rule is not None
+    named = {code.partition(" = ")[0] for code in re.findall(r"`([^`]+)`", right)}
+    if right.startswith("the same name"):
+        named = {key}
+    if isinstance(rule.translate, str):
+        for answer in (NOT_NEEDED, NOT_THERE):
+            assert rule.translate.startswith(answer) == right.startswith(answer)
+    else:
+        assert settings_of(key) <= named
+        assert settings_of(key)
+
+
+def test_every_rule_is_in_the_table() -> None:
+    assert len(KEYS) > 150
+    there = {id(rule_of(key)) for key, _ in KEYS}
+    assert [rule.keys for rule in RULES if id(rule) not in there] == []
+
+
+def test_rabbitmq_conf_becomes_a_file_that_is_accepted(tmp_path: Path) -> None:
+    conf, toml = tmp_path / "rabbitmq.conf", tmp_path / "leveret.toml"
+    conf.write_text(CONFIGURED)
+    result = CliRunner().invoke(app, ["config", "import", str(conf), "--output", str(toml)])
+    assert result.exit_code == 0, result.output
+    loaded = tomllib.loads(toml.read_text())
+    assert loaded == {
+        "amqp_port": 5673,
+        "host": ["*"],
+        "amqps_port": 5671,
+        "handshake_timeout": 20.0,
+        "default_user": "admin",
+        "default_password": "pa#ss",
+        "loopback_users": "none",
+        "connection_max": "unlimited",
+        "memory_high_watermark": "60%",
+        "log_level": "error",
+        "queue_leader_locator": "balanced",
+    }
+    assert CliRunner().invoke(app, ["config", "check", "--config", str(toml)]).exit_code == 0
+    assert toml.stat().st_mode & 0o777 == 0o600
+    comments = [line for line in toml.read_text().splitlines() if line.startswith("# ")]
+    assert "# stomp.default_pass = ***: not there: send login and passcode" in comments
+    assert "# no_such.key = 1: unknown key (line 9)" in comments
+    assert not [line for line in comments if "locator" in line]
+    again = CliRunner().invoke(app, ["config", "import", str(conf), "--output", str(toml)])
+    assert isinstance(again.exception, ConfigError)  # an existing file is kept
+
+
+CONFIGURED = """\
+# a comment
+listeners.tcp.1 = 10.0.0.1:5673
+listeners.ssl.default = 5671
+handshake_timeout = 20000
+default_user = admin
+default_pass = 'pa#ss'
+loopback_users.guest = false
+stomp.default_pass = hunter2
+no_such.key = 1
+connection_max = infinity   # of this node
+vm_memory_high_watermark.relative = 0.6
+log.console.level = critical
+queue_master_locator = min-masters
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "setting"),
+    [("min-masters", "balanced"), ("random", "balanced"), ("balanced", "balanced"), ("client-local", "client-local")],
+)
+@pytest.mark.parametrize("key", ["queue_leader_locator", "queue_master_locator"])
+def test_old_names_of_locators_become_new_ones(key: str, value: str, setting: str) -> None:
+    assert translated(f"{key} = {value}", "rabbitmq.conf").settings == {"queue_leader_locator": setting}
+
+
+def test_an_unknown_locator_becomes_a_comment() -> None:
+    result = translated("queue_master_locator = nearest", "rabbitmq.conf")
+    assert result.settings == {}
+    assert any(remark.startswith("queue_master_locator = nearest: ") for remark in result.remarks)
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("s3cret # don't share", "s3cret"),
+        ("don't#share", "don't"),
+        ("'pa#ss' # don't share", "pa#ss"),
+        ("'two words'#", "two words"),
+        ("'s3cret", "'s3cret"),
+        ("two words", "two words"),
+    ],
+)
+def test_comments_and_quotes_are_read_as_by_rabbitmq(line: str, value: str) -> None:
+    assert translated(f"default_pass = {line} ", "rabbitmq.conf").settings == {"default_password": value}
+
+
+@pytest.mark.parametrize(
+    "text", ["listeners.tcp.1 5672", "[{rabbit, []}].", "default_pass = 'a' b", "default_pass = # none"]
+)
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    conf = tmp_path / "rabbitmq.conf"
+    conf.write_text(text)
+    result = CliRunner().invoke(app, ["config", "import", str(conf)])
+    assert isinstance(result.exception, ConfigError)
+    assert "line 1" in str(result.exception)
+    result = CliRunner().invoke(app, ["config", "check", "--config", str(conf)])
+    assert "run 'leveret config import'" in str(result.exception)

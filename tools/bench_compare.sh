@@ -12,7 +12,7 @@ if [ ! -d "$tree" ]; then
 fi
 if [ ! -f "$tree/.venv/.installed" ]; then
     sh tools/make_venv.sh "$python" "$tree/.venv"
-    "$tree/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$tree"
+    "$tree/.venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$tree[server]"
     touch "$tree/.venv/.installed"
 fi
 exec .venv/bin/python -m benchmarks.run --base-python "$tree/.venv/bin/python" --base-name "$ref" "$@"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, fields
-from itertools import groupby
 from pathlib import Path
 
 from leveret.bootstrap import LISTS
@@ -24,7 +23,9 @@ HEAD = """\
 Leveret runs without configuration. Settings can come from three sources; later ones override earlier ones:
 
 1. the config file (TOML), named with `--config` or `LEVERET_CONFIG`;
-2. environment variables: `LEVERET_` and the name of the setting in capitals; an empty variable counts as unset;
+2. environment variables: `LEVERET_` and the name of the setting in capitals; an empty variable counts as unset.
+   `RABBITMQ_DEFAULT_USER`, `RABBITMQ_DEFAULT_PASS` and `RABBITMQ_DEFAULT_VHOST` also set `default_user`,
+   `default_password` and `default_vhost`; the `LEVERET_` names override them;
 3. the flags of `leveret serve`.
 
 ```toml
@@ -66,7 +67,8 @@ your home directory. Leveret creates it and stores definitions, durable messages
 Port 0 selects a free port, which is printed at the start; `off` disables the listener. See [security](security.md) for
 TLS, [STOMP](stomp.md), and [proxies](proxies.md) for `behind_proxy` and `proxy_protocol`.""",
     "logins": """\
-The password has no flag because flags are visible in the process list.""",
+The password and the client secret have no flag because flags are visible in the process list. The settings `oidc_...`
+are for [single sign-on](security.md#single-sign-on).""",
 }
 
 TAIL = """\
@@ -153,8 +155,8 @@ def bootstrap_table() -> Iterator[str]:
 
 def render() -> str:
     lines: list[str] = []
-    for section, declared in groupby(DECLARED, key=lambda item: item.section):
-        lines += settings_table(section, list(declared))
+    for section in dict.fromkeys(item.section for item in DECLARED):
+        lines += settings_table(section, [item for item in DECLARED if item.section == section])
     lines += renamed_table()
     return HEAD + "\n".join(lines) + "\n" + TAIL + "\n".join(bootstrap_table()) + "\n" + EXAMPLE
 

@@ -45,9 +45,12 @@ class Lock(NamedTuple):
 
 def locks() -> list[Lock]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = (*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["arrow"])
+    extras = project["project"]["optional-dependencies"]
+    chosen = ("arrow", "cluster", "oidc", "server")
+    wanted = [*project["project"]["dependencies"], *(each for name in chosen for each in extras[name])]
+    wanted = [each for each in wanted if not each.startswith("leveret[")]  # an extra that is in the list itself
     return [
-        Lock(FOLDER / "requirements.lock", "What Leveret needs in the container image.", wanted),
+        Lock(FOLDER / "requirements.lock", "What Leveret needs in the container image.", tuple(wanted)),
         Lock(FOLDER / "build.lock", "What builds Leveret's wheel.", tuple(project["build-system"]["requires"])),
     ]
 

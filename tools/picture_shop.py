@@ -1,18 +1,22 @@
 """Example data for the screenshots of the guide: a shop with some minutes of traffic.
 
 The broker's clock begins in the past and is moved to the present step by step, while real clients publish, consume and
-reject. The charts are full after seconds, and every number on the pages comes from real messages.
+reject. The charts are full after seconds, and every number on the pages comes from real messages, except for those of
+the Spark query, whose reports are sent without Spark.
 """
 
 from __future__ import annotations
 
 import json
 import random
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pika
 
@@ -21,6 +25,7 @@ from leveret.clock import Clock
 from leveret.config import Settings
 
 STEPS = 130
+BATCHES = 45
 SECONDS = 5  # of the broker's time in each step
 CITIES = ("Ghent", "Turin", "Porto", "Graz", "Malmö", "Lyon")
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -122,6 +127,38 @@ def dead_letter_an_order(broker: leveret.Broker) -> str:
         client.channel.basic_nack(method.delivery_tag, requeue=requeue)
     client.connection.close()
     return "gift.wrapped-4711"
+
+
+def report_a_query(broker: leveret.Broker) -> None:
+    """A query over the stream of clicks, with the reports that LeveretListener sends after each batch."""
+    stream = broker.node.broker.vhost("/").queues["clicks"].stream
+    assert stream is not None
+    end = stream.end_offset
+    for step in range(BATCHES):
+        behind = (BATCHES - 1 - step) * 6 + step % 7 * 3
+        rows = 18 + step % 9 * 2
+        took = 820 + step % 5 * 70
+        _post(broker, {
+            "id": "0f8c3e52-6a51-4d0e-9c41-0d6a4f1f6b7e", "name": "dedup", "run_id": "7c0bf67a", "vhost": "/",
+            "state": "running", "batch": step, "rows": rows, "batch_ms": took, "lag": behind,
+            "rows_per_second": rows / took * 1000, "input_rows_per_second": 14 + step % 4,
+            "sources": [{"description": "leveret", "offset": {"clicks": max(end - behind, 0)}, "lag": behind}],
+            "steps": ["dedup: by message-id, within 10 minutes"], "sink": "exchange partners",
+            "duration_ms": {"triggerExecution": took, "addBatch": took - 210, "queryPlanning": 90, "walCommit": 60},
+            "state_operators": [{"name": "dedupe", "rows": 200 + step * 15, "memory_bytes": 180_000 + step * 900}],
+            "counts": {"read": 24 * step, "out": 23 * step, "duplicates": step, "late": 0},
+            "spark_ui": "http://spark.example:4040",
+        })  # fmt: skip
+        broker.clock.advance(2)
+
+
+def _post(broker: leveret.Broker, report: dict[str, Any]) -> None:
+    headers = {"Authorization": f"Basic {b64encode(b'guest:guest').decode()}", "Content-Type": "application/json"}
+    connection = HTTPConnection(urlsplit(broker.http_url).netloc, timeout=10)
+    connection.request("POST", "/api/pipeline/queries", json.dumps(report), headers)
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    connection.close()
 
 
 class Shop:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tools.picture_shop import Shop, dead_letter_an_order, running_shop
+from tools.picture_shop import Shop, dead_letter_an_order, report_a_query, running_shop
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 WIDTH = 1280
@@ -101,6 +101,13 @@ def message_trace(page: Page, shop: Shop) -> None:
     page.locator(".timeline > li").first.wait_for()
 
 
+def pipeline(page: Page, shop: Shop) -> None:
+    report_a_query(shop.broker)
+    page.goto("/#/pipelines")
+    page.get_by_role("link", name="dedup", exact=True).click()
+    page.locator(".chart path.line").first.wait_for()
+
+
 PICTURES: dict[str, tuple[Callable[[Page, Shop], None], int]] = {
     "overview": (overview, 672),
     "queues": (queues, 440),
@@ -109,6 +116,7 @@ PICTURES: dict[str, tuple[Callable[[Page, Shop], None], int]] = {
     "exchange": (exchange, 820),
     "import": (definitions, 760),
     "message-trace": (message_trace, 760),
+    "pipeline": (pipeline, 960),
 }
 
 

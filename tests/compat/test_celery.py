@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,41 +14,15 @@ from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
 import leveret
 from tests.compat.celery_app import make_app
 from tests.compat.waiting import until
+from tests.support.celery_worker import Worker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WAIT = 20.0  # seconds for a result
 
 
-class Worker:
-    """A worker in a process of its own, and its application in ours."""
-
-    def __init__(self, app: Celery, log: Path, *options: str) -> None:
-        self.app = app
-        self._log = log
-        environ = os.environ | {"COMPAT_BROKER": app.conf.broker_url, "COMPAT_BACKEND": app.conf.result_backend}
-        command = [sys.executable, "-m", "celery", "-A", "tests.compat.celery_app", "worker", "-l", "INFO", *options]
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command, cwd=REPOSITORY, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
-
-    def await_ready(self) -> None:
-        def answers() -> bool:
-            assert self._process.poll() is None, self._log.read_text()
-            return bool(self.app.control.ping(timeout=0.3, limit=1))
-
-        until(answers, 30)
-
-    def ask_to_stop(self) -> None:
-        self._process.terminate()
-
-    def await_end(self) -> None:
-        try:
-            assert self._process.wait(15) == 0, self._log.read_text()
-        finally:
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
+def started(app: Celery, log: Path, *options: str) -> Worker:
+    environ = {"COMPAT_BROKER": app.conf.broker_url, "COMPAT_BACKEND": app.conf.result_backend}
+    return Worker(app, "tests.compat.celery_app", REPOSITORY, log, environ, *options)
 
 
 @pytest.fixture(scope="module")
@@ -61,19 +32,19 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Work
     with leveret.Broker() as one, leveret.Broker() as other:
         rpc = make_app(one.amqp_url, "rpc://")
         database = make_app(other.amqp_url, f"db+sqlite:///{folder / 'results.db'}")
-        started = {
-            "rpc": Worker(rpc, folder / "rpc.log", "-P", "prefork", "-c", "1", "-n", "one@test"),
-            "database": Worker(database, folder / "db.log", "-P", "prefork", "-c", "2", "-n", "two@test"),
+        running = {
+            "rpc": started(rpc, folder / "rpc.log", "-P", "prefork", "-c", "1", "-n", "one@test"),
+            "database": started(database, folder / "db.log", "-P", "prefork", "-c", "2", "-n", "two@test"),
         }
         try:
-            for worker in started.values():
+            for worker in running.values():
                 worker.await_ready()
-            yield started
+            yield running
         finally:
-            for worker in started.values():
+            for worker in running.values():
                 worker.ask_to_stop()
             rpc.backend.result_consumer.stop()
-            for worker in started.values():
+            for worker in running.values():
                 worker.app.close()
                 worker.await_end()
 

@@ -106,9 +106,12 @@ def test_flower_shows_its_broker_page(broker: leveret.Broker, tmp_path: Path) ->
 
     try:
         until(page, 30)
+        broker.clock.advance(60)
+        since = queues_of(RabbitMQ(celery_url(broker), api_url(broker.http_url)))["plain"]["idle_since"]
         cells = re.findall(r"<td[^>]*>\s*(.*?)\s*</td>", page(), re.DOTALL)
         at = next(place for place, cell in enumerate(cells) if "plain" in cell)
         assert cells[at + 1] == "3", cells
+        assert since in cells[at + 2 :], cells  # the column "Idle since"
     finally:
         flower.kill()
         flower.wait(10)

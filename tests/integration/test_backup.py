@@ -338,6 +338,6 @@ def test_restore_refuses_what_it_cannot_do_with_the_remedy(tmp_path: Path) -> No
     with ForkedBroker(tmp_path) as serving:
         serving.url()
         assert "in use by a broker" in refused("restore", path, tmp_path / "new")
-    (tmp_path / "backup" / "format").write_text("leveret data directory, format 2\n")
-    assert "format 2, this Leveret reads up to 1: upgrade" in refused("restore", tmp_path / "backup", tmp_path / "n")
+    (tmp_path / "backup" / "format").write_text("leveret data directory, format 3\n")
+    assert "format 3, this Leveret reads up to 2: upgrade" in refused("restore", tmp_path / "backup", tmp_path / "n")
     assert not (tmp_path / "new").exists()

@@ -112,7 +112,9 @@ def test_definitions_travel_from_one_broker_to_another(cli: Cli, tmp_path: Path)
     file.touch(0o644)
     assert "1 queue" in cli.done("definitions", "export", str(file))
     assert file.stat().st_mode & 0o777 == 0o600
-    assert json.loads(cli.done("definitions", "export"))["queues"] == json.loads(file.read_text())["queues"]
+    exported = file.read_text()
+    assert cli.done("definitions", "export") == cli.done("definitions", "export", "-") == exported
+    assert exported == json.dumps(json.loads(exported), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     with Broker(QUIET) as other:
         there = Cli(other.http_url, tmp_path)
         report = there.done("definitions", "import", str(file), "--dry-run")
@@ -137,6 +139,13 @@ def test_definitions_that_cannot_be_taken_are_named_one_by_one(cli: Cli, tmp_pat
         assert told[-1].startswith("leveret: ")
     assert "ignored, not supported: shovels" in result.stdout
     assert cli.json("queues", "list") == []
+    result = cli.run("definitions", "import", str(file), "--skip-unsupported")
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (
+        0,
+        ["created: 1 queue", "  queue 'good' in vhost '/'"],
+    )
+    assert result.stderr.startswith("left out: queue 'bad' in vhost 'none': vhost 'none' not found")
+    assert [row["name"] for row in cli.json("queues", "list")] == ["good"]
     file.write_text("[]")
     assert "contains no definitions" in cli.refused("definitions", "import", str(file), code=2)
 

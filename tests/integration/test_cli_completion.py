@@ -75,6 +75,21 @@ if BASH is not None:
         assert completed(cli, "leveret", "queues", "list", "--context", "") == ["here"]
         assert completed(cli, "leveret", "queues", "list", "--vhost", "") == ["/"]
 
+    @pytest.mark.parametrize(
+        ("line", "expected"),
+        [
+            ("queues list --sort mess", ["messages"]),
+            ("top --sort p", ["publish"]),
+            ("queues create q --type q", ["quorum"]),
+            ("exchanges create e --type to", ["topic"]),
+            ("policies set p ^q {} --apply-to q", ["queues", "quorum_queues"]),
+            ("users tags guest --tag mo", ["monitoring"]),
+            ("permissions may guest w", ["write"]),
+        ],
+    )
+    def test_bash_completes_fixed_choices(cli: Cli, line: str, expected: list[str]) -> None:
+        assert completed(cli, "leveret", *line.split()) == expected
+
     def test_a_name_that_a_shell_could_obey_is_not_offered(cli: Cli) -> None:
         assert completed(cli, "leveret", "get", "") == ["orders", "orders.dead", "parcels"]
         assert not (cli.folder / "harm").exists()

@@ -33,13 +33,80 @@ def queue(broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.feature("S4-77")
-def test_without_ack_messages_are_shown_and_go_back(cli: Cli, queue: str, vhost: EmbeddedVhost) -> None:
-    told = cli.run("consume", queue, "--no-follow")
-    assert told.stdout == "".join(f"(default)  {queue}  body {number}\n" for number in range(3))
-    assert told.stderr == f"3 messages requeued to queue '{queue}'\n"
+@pytest.mark.parametrize("command", ["consume", "tail"])
+def test_without_ack_messages_are_shown_and_nothing_changes(
+    cli: Cli, queue: str, vhost: EmbeddedVhost, command: str
+) -> None:
+    told = cli.run(command, queue, "--no-follow")
+    assert told.stdout == "".join(f"(AMQP default)  {queue}  body {number}\n" for number in range(3))
+    assert told.stderr == f"3 messages shown, nothing was taken from queue '{queue}'\n"
+    assert cli.done(command, queue, "--count", "1") == f"(AMQP default)  {queue}  body 0\n"
+    assert [json.loads(line)["payload"] for line in cli.done(command, queue, "--json", "--no-follow").splitlines()] == [
+        f"body {number}" for number in range(3)
+    ]
     assert vhost.message_count(queue) == 3
-    again = cli.done("consume", queue, "--count", "1")
-    assert again == f"(default)  {queue}  (redelivered)  body 0\n"
+    first = vhost.get(queue, auto_ack=True)
+    assert first is not None
+    assert (first.body, first.redelivered) == (b"body 0", False)
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [
+        ("consume", "--no-follow"),
+        ("tail", "--no-follow"),
+        ("get", "--count", "9"),
+        ("browse",),
+    ],
+    ids=lambda shows: shows[0],
+)
+def test_showing_messages_never_reaches_the_delivery_limit(
+    cli: Cli, vhost: EmbeddedVhost, shows: tuple[str, ...]
+) -> None:
+    vhost.declare_queue("limited", durable=True, arguments={"x-delivery-limit": 1, "x-queue-type": "quorum"})
+    vhost.publish("", "limited", b"kept")
+    for _ in range(4):
+        assert "kept" in cli.done(shows[0], "limited", *shows[1:])
+    assert vhost.message_count("limited") == 1
+    vhost.delete_queue("limited")
+
+
+def test_taking_counts_deliveries_warns_and_reports_what_was_discarded(cli: Cli, vhost: EmbeddedVhost) -> None:
+    vhost.declare_queue("limited", durable=True, arguments={"x-delivery-limit": 1})
+    vhost.publish("", "limited", b"old")
+    first = cli.run("tail", "limited", "--take", "--no-follow")
+    warning, back = first.stderr.splitlines()
+    assert warning.startswith("Queue 'limited' has a delivery limit of 1: ")
+    assert back == "1 message requeued to queue 'limited'; the broker counts this as a delivery"
+    vhost.publish("", "limited", b"new")
+    second = cli.run("tail", "limited", "--take", "--no-follow")
+    assert second.stdout.splitlines() == ["(AMQP default)  limited  (redelivered)  old", "(AMQP default)  limited  new"]
+    assert second.stderr.splitlines()[1:] == [
+        "1 message requeued to queue 'limited'; the broker counts this as a delivery",
+        "1 message exceeded the delivery limit: dead-lettered, or dropped without a dead letter exchange",
+    ]
+    eventually(lambda: vhost.message_count("limited") == 1)
+
+
+def test_a_queue_is_followed_while_others_consume_it(
+    cli: Cli, queue: str, vhost: EmbeddedVhost, tmp_path: Path
+) -> None:
+    with LiveCommand("tail", queue, "--raw", "--url", cli.url, folder=tmp_path) as tail:
+        tail.until("body 2\n")
+        vhost.publish("", queue, b"more")
+        assert tail.until("more\n") == "body 0\nbody 1\nbody 2\nmore\n"
+        vhost.purge_queue(queue)
+        vhost.publish("", queue, b"unseen")
+        assert vhost.get(queue, auto_ack=True) is not None
+        vhost.publish("", queue, b"later")
+        assert tail.until("later\n").count("body") == 3
+        tail.interrupt()
+        code, told = tail.ended()
+    shown, *missed = told.splitlines()
+    number = 5 + tail.shown.count("unseen")  # a request may come between the publish and the get
+    assert (code, shown) == (0, f"{number} messages shown, nothing was taken from queue '{queue}'")
+    assert [line.partition(":")[0] for line in missed] == (["1 message not shown"] if number == 5 else [])
+    assert vhost.message_count(queue) == 1
 
 
 @pytest.mark.feature("S4-77")
@@ -87,7 +154,7 @@ def test_a_stream_is_read_from_where_it_is_asked_and_keeps_all(cli: Cli, vhost: 
     assert cli.done("tail", "events", "--offset", "first", "--raw", "--count", "4").split() == ["0", "1", "2", "3"]
     assert (
         cli.done("tail", "events", "--offset", "2", "--no-follow")
-        == "2  (default)  events  2\n3  (default)  events  3\n"
+        == "2  (AMQP default)  events  2\n3  (AMQP default)  events  3\n"
     )
     assert vhost.message_count("events") == 4
 
@@ -120,10 +187,11 @@ def test_what_was_shown_is_acked_on_ctrl_c_and_the_rest_goes_back(
         assert consume.ended() == (0, "")
     assert vhost.message_count(queue) == 0
     vhost.publish("", queue, b"later")
-    with LiveCommand("consume", queue, "--url", cli.url, folder=tmp_path) as consume:
-        consume.until("later\n")
-        consume.interrupt()
-        assert consume.ended() == (0, f"1 message requeued to queue '{queue}'\n")
+    with LiveCommand("tail", queue, "--take", "--url", cli.url, folder=tmp_path) as tail:
+        tail.until("later\n")
+        tail.interrupt()
+        counted = f"1 message requeued to queue '{queue}'; the broker counts this as a delivery\n"
+        assert tail.ended() == (0, counted)
     assert vhost.message_count(queue) == 1
 
 
@@ -139,15 +207,18 @@ def test_a_reader_that_goes_away_is_no_trace_and_takes_nothing_unseen(
     eventually(lambda: vhost.message_count(queue) == 1)
 
 
+@pytest.mark.parametrize(
+    ("option", "cause"), [("--ack", "the queue was deleted"), ("--follow", "no queue ")], ids=["consumed", "browsed"]
+)
 def test_a_deleted_queue_ends_the_command_with_the_cause(
-    cli: Cli, queue: str, vhost: EmbeddedVhost, tmp_path: Path
+    cli: Cli, queue: str, vhost: EmbeddedVhost, tmp_path: Path, option: str, cause: str
 ) -> None:
-    with LiveCommand("consume", queue, "--url", cli.url, folder=tmp_path) as consume:
+    with LiveCommand("consume", queue, option, "--url", cli.url, folder=tmp_path) as consume:
         consume.until("body 2\n")
         vhost.delete_queue(queue)
         code, told = consume.ended()
     assert code == 1
-    assert told.startswith("leveret: the queue was deleted")
+    assert told.startswith(f"leveret: {cause}")
     assert told.count("\n") == 1
 
 
@@ -158,26 +229,28 @@ def test_what_cannot_be_followed_is_one_line(cli: Cli, broker: Broker, vhost: Em
     assert "either QUEUE or --exchange" in cli.refused("tail", queue, "--exchange", "amq.topic", code=2)
     assert "only copies are consumed" in cli.refused("tail", "--exchange", "amq.topic", "--ack", code=2)
     assert "is only for streams" in cli.refused("tail", queue, "--offset", "first", code=2)
-    assert "at most 1000 messages can be" in cli.refused("consume", queue, "--count", "1001", code=2)
+    assert "at most 1000 messages can be" in cli.refused("tail", queue, "--take", "--count", "1001", code=2)
     assert "no connection to amqp://guest@127.0.0.1:1" in cli.refused(
-        "consume", queue, "--amqp", "amqp://127.0.0.1:1", code=3
+        "consume", queue, "--ack", "--amqp", "amqp://127.0.0.1:1", code=3
     )
     assert "which other users of this machine can read" in cli.refused(
-        "consume", queue, "--amqp", "amqp://a:b@localhost", code=2
+        "consume", queue, "--ack", "--amqp", "amqp://a:b@localhost", code=2
     )
-    assert "invalid --amqp" in cli.refused("consume", queue, "--amqp", "localhost:5672", code=2)
+    assert "invalid --amqp" in cli.refused("consume", queue, "--ack", "--amqp", "localhost:5672", code=2)
     with RawClient.open(broker.amqp_url) as other:
         other.call(QueueDeclare("others", exclusive=True), QueueDeclareOk)
-        assert "RESOURCE_LOCKED" in cli.refused("consume", "others")
+        assert "RESOURCE_LOCKED" in cli.refused("consume", "others", "--ack")
+        assert "exclusive" in cli.refused("consume", "others")
 
 
 def test_a_user_who_is_not_told_the_port_names_it(cli: Cli, broker: Broker, queue: str, tmp_path: Path) -> None:
     cli.done("users", "create", "anna", "--tag", "management", given="secret\n")
     cli.done("permissions", "set", "anna", "--configure", "", "--write", "", "--read", ".*")
     anna = Cli(broker.http_url, tmp_path, "anna", "secret")
-    assert "--amqp amqp://127.0.0.1:5672" in anna.refused("consume", queue)
+    assert "--amqp amqp://127.0.0.1:5672" in anna.refused("consume", queue, "--ack")
+    assert "body 0" in anna.done("consume", queue, "--no-follow")
     address = broker.amqp_url.replace("guest:guest@", "").removesuffix("/%2F")
-    assert "body 0" in anna.done("consume", queue, "--no-follow", "--amqp", address)
+    assert "body 0" in anna.done("consume", queue, "--ack", "--no-follow", "--amqp", address)
 
 
 def test_over_tls_with_a_certificate_that_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +272,8 @@ def test_over_tls_with_a_certificate_that_is_trusted(tmp_path: Path, monkeypatch
         broker.vhost().declare_queue("q")
         broker.vhost().publish("", "q", b"hello")
         cli = Cli(broker.http_url, tmp_path)
-        assert "certificate" in cli.refused("consume", "q", "--no-follow", code=3)
-        assert cli.done("consume", "q", "--no-follow", "--raw", "--ca-file", str(tmp_path / "ca.pem")) == "hello\n"
+        assert "certificate" in cli.refused("tail", "q", "--take", "--no-follow", code=3)
+        consume = ("tail", "q", "--take", "--no-follow", "--raw")
+        assert cli.done(*consume, "--ca-file", str(tmp_path / "ca.pem")) == "hello\n"
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        assert cli.done("consume", "q", "--no-follow", "--raw") == "hello\n"
+        assert cli.done(*consume) == "hello\n"

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 import trustme
 
@@ -93,6 +94,35 @@ def test_who_may_not_see_the_node_is_not_told_that_it_is_well(tmp_path: Path) ->
     assert result.exit_code == 0
     assert "no alarm" not in result.stdout
     assert "needs the tag 'monitoring'" in result.stderr
+
+
+def test_a_worker_in_a_long_task_is_busy_and_its_channel_limits_it(tmp_path: Path) -> None:
+    """As Celery does it: a prefetch for the channel. Twenty seconds are nothing to report."""
+    with Broker(QUIET, clock=FrozenClock(time.time())) as broker:
+        cli = Cli(broker.http_url, tmp_path)
+        with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("tasks")
+            channel.basic_qos(prefetch_count=2, global_qos=True)
+            channel.basic_consume("tasks", lambda *_: None)
+            for _ in range(5):
+                channel.basic_publish("", "tasks", b"a long one")
+            eventually(
+                lambda: connection.process_data_events(0) or cli.json("consumers", "list")[0]["at_prefetch_limit"]
+            )
+            (row,) = cli.rows("consumers", "list")
+            assert row[-4:] == ["0", "2", "yes", "yes"]  # prefetch, channel prefetch, at limit, active
+            broker.clock.advance(20)
+            assert found(cli) == []
+            broker.clock.advance(70)
+            (busy,) = [row for row in found(cli) if "clock" not in row["what"]]
+    assert (
+        "2 messages of queue 'tasks' in vhost '/' unacknowledged for 1 min, 3 ready: its consumers are busy"
+        in busy["what"]
+    )
+    assert (
+        busy["remedy"] == "start more consumers; leveret queues show tasks lists the present ones with their prefetch"
+    )
 
 
 def _lose_store(broker: Broker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import threading
@@ -9,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from leveret import Broker, FrozenClock
+from leveret.cli.queue_fields import FIELDS
 from tests.support.command_line import Cli
 
 FOR_PROGRAMS = re.compile(r"/api/|\bPUT\b|percent-encoded")
@@ -115,14 +118,14 @@ def test_an_empty_name_is_refused_before_anybody_is_asked(command: str, cli: Cli
 
 def test_the_exchange_without_a_name_is_the_default_one_everywhere(cli: Cli) -> None:
     cli.done("queues", "create", "q")
-    assert cli.done("publish", "q", "x") == "published 1 byte to exchange '(default)' with key 'q'\n"
-    assert cli.done("publish", "q", "xy", "--exchange", "").startswith("published 2 bytes to exchange '(default)'")
-    assert "exchange '(default)' has no queue for key 'no one'" in (line := cli.refused("publish", "no one", "x"))
+    assert cli.done("publish", "q", "x") == "published 1 byte to exchange '(AMQP default)' with key 'q'\n"
+    assert cli.done("publish", "q", "xy", "--exchange", "").startswith("published 2 bytes to exchange '(AMQP default)'")
+    assert "exchange '(AMQP default)' has no queue for key 'no one'" in (line := cli.refused("publish", "no one", "x"))
     assert line.endswith("leveret exchanges route amq.default 'no one'")
     for name in ("", "amq.default"):
-        assert "(default)  q" in cli.done("exchanges", "show", name)
+        assert "(AMQP default)  q" in cli.done("exchanges", "show", name)
         assert cli.done("exchanges", "route", name, "q").endswith("Routed to: q\n")
-        assert [row[:3] for row in cli.rows("bindings", "list", "--exchange", name)] == [["/", "(default)", "q"]]
+        assert [row[:3] for row in cli.rows("bindings", "list", "--exchange", name)] == [["/", "(AMQP default)", "q"]]
     assert "amq.default" not in "".join(map(str, cli.rows("exchanges", "list")))
 
 
@@ -146,12 +149,35 @@ def test_queues_are_sorted_by_the_heading_of_a_column(cli: Cli) -> None:
     assert [row[1] for row in cli.rows("queues", "list", "--sort", "ready", "--reverse")] == ["b", "a"]
 
 
+def test_queues_are_sorted_by_every_field_that_they_have_and_by_no_other(cli: Cli) -> None:
+    def paths(row: dict[str, Any], above: str = "") -> Iterator[str]:
+        for name, value in row.items():
+            yield from paths(value, f"{above}{name}.") if value and isinstance(value, dict) else (above + name,)
+
+    assert "unknown field in --sort 'foo'" in cli.refused("queues", "list", "--sort", "foo", code=2)
+    cli.done("queues", "create", "q", "--argument", "x-max-length=3")
+    (row,) = cli.json("queues", "list")
+    assert {*paths(row)} - {"arguments.x-max-length"} <= FIELDS
+    assert cli.rows("queues", "list", "--sort", "head_message_timestamp")  # null in this queue
+
+
 def test_the_amqp_port_is_recognised_as_such(broker: Broker, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{urlsplit(broker.amqp_url).port}"
     assert f"{url} is an AMQP port: pass the HTTP port" in Cli(url, tmp_path).refused("status", code=3)
 
 
 # ---- other brokers
+
+
+MESSAGE = {
+    "exchange": "",
+    "routing_key": "q",
+    "redelivered": True,
+    "properties": [],
+    "payload_bytes": 1,
+    "payload": "x",
+    "payload_encoding": "string",
+}
 
 
 class LikeRabbitMQ(BaseHTTPRequestHandler):
@@ -161,7 +187,14 @@ class LikeRabbitMQ(BaseHTTPRequestHandler):
         path, accepts = self.path.partition("?")[0], self.headers["Accept"]
         has_rest = "*/*" in accepts
         if path == "/api/queues/%2F/q":
-            self._send(200, b'{"messages_ready": 1}')
+            row = {"messages_ready": 1, "type": "quorum", "arguments": {"x-delivery-limit": 2}}
+            self._send(200, json.dumps(row).encode())
+        elif path == "/api/queues":
+            self._send(200, b'[{"name": "orders", "vhost": "/"}, {"name": "parcels", "vhost": "/"}]')
+        elif path == "/api/queues/%2F/q/get" and self.command == "POST":
+            self._send(200, json.dumps([MESSAGE]).encode())
+        elif path == "/api/auth":
+            self._send(200, b'{"oauth_enabled": false}')
         elif path == "/api/queues/%2F/q/contents":
             self._send(204 if has_rest else 406, b"")
         elif path.startswith("/api/queues/%2F/q/"):
@@ -203,6 +236,26 @@ def test_another_broker_purges_and_says_what_it_has_not(rabbitmq: Cli) -> None:
     assert "no queue 'nope' in vhost '/': see 'leveret queues list'" in rabbitmq.refused("queues", "show", "nope")
     assert "no user 'nope'" in rabbitmq.refused("users", "show", "nope")
     assert "no exchange 'nope' in vhost '/'" in rabbitmq.refused("publish", "q", "x", "--exchange", "nope")
+
+
+def test_another_broker_cannot_browse_so_a_message_is_requeued_and_counted(rabbitmq: Cli) -> None:
+    told = rabbitmq.run("get", "q", "--raw")
+    assert (told.exit_code, told.stdout) == (0, "x\n")
+    warning, back = told.stderr.splitlines()
+    assert warning.startswith("Queue 'q' has a delivery limit of 2: ")
+    assert back == "1 message requeued; the broker counts this as a delivery"
+    assert "cannot browse queues: use --take" in rabbitmq.refused("tail", "q", code=2)
+
+
+@pytest.mark.parametrize("flags", [("--name", "ORD"), ("--name", "^or.*s$", "--regex")])
+def test_another_broker_ignores_a_filter_which_holds_all_the_same(rabbitmq: Cli, flags: tuple[str, ...]) -> None:
+    assert [row[1] for row in rabbitmq.rows("queues", "list", *flags)] == ["orders"]
+    assert [row["name"] for row in rabbitmq.json("queues", "list", *flags)] == ["orders"]
+
+
+def test_another_broker_answers_a_ping_and_is_ready_then(rabbitmq: Cli) -> None:
+    assert " answered within " in rabbitmq.done("ping")
+    assert " is ready after " in rabbitmq.done("wait", "--timeout", "5")
 
 
 @pytest.mark.parametrize(

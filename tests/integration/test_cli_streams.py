@@ -60,6 +60,23 @@ def test_spark_queries_are_listed(broker: Broker, cli: Cli) -> None:
     assert cli.json("spark", "list")[0]["id"] == "i"
 
 
+@pytest.mark.feature("S4-77")
+def test_running_pipelines_are_listed(broker: Broker, cli: Cli) -> None:
+    assert "Run a pipeline, or add LeveretListener" in cli.run("pipeline", "list", "--running").stderr
+    shown = {"lag": 12, "rows_per_second": 3.5, "state_operators": [{"name": "dedupe", "rows": 42}]}
+    as_guest(broker).post("pipeline/queries", {"id": "i", "name": "dedup", "vhost": "/", "state": "running", **shown})
+    failed = {"id": "j", "name": "lake", "vhost": "/", "state": "failed", "error": "no exchange 'x': declare it"}
+    as_guest(broker).post("pipeline/queries", failed)
+    table = cli.done("pipeline", "list", "--running").splitlines()
+    assert table[0].split()[:3] == ["name", "state", "lag"]
+    assert table[1].split()[:5] == ["dedup", "running", "12", "-", "3.5/s"]
+    assert table[1].split()[-2:] == ["42", "-"]
+    assert table[2].endswith("no exchange 'x': declare it")
+    assert [row["id"] for row in cli.json("pipeline", "list", "--running", "--vhost", "/")] == ["i", "j"]
+    assert "add --running" in cli.refused("pipeline", "list", "--vhost", "/", code=2)
+    assert "--running" in cli.done("pipeline", "list", "--help")
+
+
 def test_transactions_of_the_sink_are_listed_and_deleted(broker: Broker, cli: Cli) -> None:
     assert "No transactions" in cli.run("spark", "transactions").stderr
     as_guest(broker).post("pipeline/%2F/commits", {"transaction": "t", "batch": 7, "stages": []})

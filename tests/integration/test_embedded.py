@@ -117,7 +117,7 @@ def test_a_taken_port_is_an_error_that_names_the_setting_and_leaves_nothing_runn
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = leveret.Broker(leveret.Settings(amqp_port=port, **QUIET))  # type: ignore[arg-type]
-        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is taken.*--amqp-port"):
+        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is in use: set amqp_port to another one"):
             broker.start()
         assert our_threads() == []
         with pytest.raises(BrokerStopped):
@@ -133,7 +133,7 @@ def test_a_broker_can_be_without_a_network() -> None:
         local = LocalPeer(broker)
         local.declare_queue("q")
         assert local.publish("", "q", b"m")
-        with pytest.raises(BrokerStopped, match="no amqp listener"):
+        with pytest.raises(ConfigError, match="no amqp listener"):
             _ = broker.amqp_url
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import leveret
-from leveret.errors import BrokerStopped, ConfigError
+from leveret.errors import ConfigError
 from leveret.server.logins import FAILURES
 from tests.support.broker_process import BrokerProcess
 from tests.support.http_api import QUIET, HttpApi, basic, vhost_path
@@ -130,7 +130,10 @@ def test_permissions_are_those_of_the_broker(broker: leveret.Broker) -> None:
 
 
 def test_it_is_off_unless_a_port_is_given() -> None:
-    with leveret.Broker() as broker, pytest.raises(BrokerStopped, match="no http listener"):
+    with (
+        leveret.Broker() as broker,
+        pytest.raises(ConfigError, match=r"no http listener: .* leveret.Broker\(http_port=0\)"),
+    ):
         _ = broker.http_url
 
 
@@ -148,10 +151,10 @@ def test_what_http_needs_is_loaded_with_it_and_arrow_with_the_first_fetch() -> N
     assert told == "\nstarlette uvicorn\n"
 
 
-def test_a_taken_port_is_an_error_that_names_the_flag() -> None:
+def test_a_taken_port_is_an_error_that_names_the_setting() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is taken.*--http-port"):
+        with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is in use: set http_port to another one"):
             leveret.Broker(replace(IMPATIENT, http_port=port)).start()
 
 

@@ -330,6 +330,8 @@ def test_more_queues_than_the_vhost_may_have_are_refused(admin: ManagementApi) -
     given["parameters"] = [{**PARAMETER, "value": {"max-queues": 2}}]
     answer = admin.post("definitions", given)[1]
     assert "queue limit in vhost '/' (2) would be exceeded" in answer["problems"][0]["cause"]
+    assert admin.post("definitions", given, dry_run="true")[1]["can_skip"] is False
+    assert admin.post("definitions", given, skip_unsupported="true")[0] == 400
     assert export(admin)["queues"] == []
     given["parameters"] = [{**PARAMETER, "value": {"max-queues": 3}}]
     assert admin.post("definitions", given) == (204, None)

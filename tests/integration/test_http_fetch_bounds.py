@@ -37,7 +37,7 @@ def big_stream(api: HttpApi, vhost: EmbeddedVhost, number: int) -> None:
 def counted_jobs(broker: leveret.Broker) -> list[object]:
     """Grows with every job that goes to the threads."""
     jobs: list[object] = []
-    harness = broker.node._pipeline
+    harness = broker.node.pipeline
     plain = harness.in_worker
 
     async def counted(job: Any) -> Any:
@@ -73,7 +73,7 @@ def test_a_client_that_reads_nothing_holds_few_batches(
     jobs = counted_jobs(broker)
     connection = api.connect()
     connection.request("GET", located(MESSAGES, {"queue": "s", "columns": "body"}), headers=api.headers)
-    harness = broker.node._pipeline
+    harness = broker.node.pipeline
     eventually(lambda: jobs and not broker.call(lambda: harness._jobs))
     assert len(jobs) < ALL_JOBS
     response = connection.getresponse()

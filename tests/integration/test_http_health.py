@@ -39,6 +39,17 @@ def test_an_alarm_makes_checks_fail_until_it_is_over(broker: Broker, api: Manage
     assert api.get(check) == (200, OK)
 
 
+@pytest.mark.parametrize("check", ["health/checks/alarms", "health/checks/local-alarms", "healthchecks/node"])
+def test_checks_fail_while_deliveries_are_paused(broker: Broker, api: ManagementApi, check: str) -> None:
+    core = broker.node.broker
+    broker.call(lambda: core.pause_deliveries("the replicated log does not answer"))
+    status, answer = api.get(check)
+    assert (status, answer["status"]) == (503, "failed")
+    assert "the replicated log does not answer" in answer["reason"]
+    broker.call(core.resume_deliveries)
+    assert api.get(check) == (200, OK)
+
+
 def test_a_port_is_listened_on_or_not(broker: Broker, api: ManagementApi) -> None:
     port = urlsplit(broker.amqp_url).port
     assert api.get(f"health/checks/port-listener/{port}") == (200, {"status": "ok", "port": port})

@@ -159,6 +159,25 @@ def test_publishers_wait_while_there_is_an_alarm(api: ObjectsApi, broker: Broker
 # ---- get
 
 
+def test_a_get_is_refused_while_deliveries_are_paused(api: ObjectsApi, broker: Broker, queue: str) -> None:
+    """An empty list would mean that the queue is empty."""
+    assert api.publish(queue, "waits") is True
+    core = broker.node.broker
+    broker.call(lambda: core.pause_deliveries("the replicated log does not answer"))
+    try:
+        given = json.dumps({"count": 5, "ackmode": "ack_requeue_false", "encoding": "auto"}).encode()
+        response, answer = api.send("POST", api.at("queues", queue, "/get"), given)
+        assert (response.status, response.getheader("retry-after")) == (503, "1")
+        assert json.loads(answer) == {
+            "error": "paused",
+            "reason": "deliveries are paused: the replicated log does not answer; try again later",
+        }
+        assert api.get(api.at("queues", queue))[1]["state"] == "running"  # its operator has not paused it
+    finally:
+        broker.call(core.resume_deliveries)
+    assert api.payloads(queue) == ["waits"]
+
+
 @pytest.mark.feature("S4-77")
 def test_what_is_acked_is_gone_and_what_is_requeued_stays(api: ObjectsApi, queue: str) -> None:
     for n in range(3):
@@ -252,7 +271,7 @@ def test_browsing_changes_nothing(api: ObjectsApi, queue: str) -> None:
     api.publish(queue, "second")
     before = api.queue(queue)
     answer = browse(api, queue, limit=1)
-    assert (answer["looked_at"], answer["is_complete"]) == (1, False)
+    assert (answer["examined"], answer["looked_at"], answer["is_complete"]) == (1, 1, False)
     (message,) = answer["messages"]
     assert message["properties"] == {"headers": {"n": 1}, "message_id": "m-1"}
     assert (message["exchange"], message["routing_key"], message["redelivered"]) == ("", queue, False)
@@ -305,7 +324,7 @@ def test_browsing_filters_by_selector_headers_text_and_json(api: ObjectsApi, que
     assert numbers(json="order.nothing=null") == []
     assert numbers(json="order.id=1", contains="S-2") == []
     assert found(api, queue, contains="no js") == ["no json"]
-    assert browse(api, queue, json="order.id=1")["looked_at"] == 5
+    assert browse(api, queue, json="order.id=1")["examined"] == 5
 
 
 @pytest.mark.parametrize(
@@ -337,11 +356,11 @@ def test_streams_are_browsed_with_their_offsets(api: ObjectsApi) -> None:
 def test_a_look_has_an_end_even_if_nothing_is_found(
     api: ObjectsApi, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leveret.api.message_browser.MOST_LOOKED_AT", 3)
+    monkeypatch.setattr("leveret.api.message_browser.MOST_EXAMINED", 3)
     for n in range(5):
         api.publish(queue, str(n))
     answer = browse(api, queue, contains="nobody")
-    assert (answer["messages"], answer["looked_at"], answer["is_complete"]) == ([], 3, False)
+    assert (answer["messages"], answer["examined"], answer["is_complete"]) == ([], 3, False)
     monkeypatch.setattr("leveret.api.message_browser.MOST_BYTES", 1)
     assert found(api, queue) == ["0"]
 

@@ -133,6 +133,39 @@ def test_churn_is_counted(broker: Broker, api: ManagementApi) -> None:
     assert (churn["connection_closed"], churn["channel_closed"]) == (1, 1)
 
 
+@pytest.mark.feature("S4-77")
+def test_data_rates_are_those_of_all_connections_and_closed_ones_stay_counted(
+    broker: Broker, api: ManagementApi
+) -> None:
+    broker.call(lambda: broker.node.broker.add_vhost("idle"))
+    broker.clock.advance(5)
+    before = api.get("overview")[1]
+    with client(broker) as channel:
+        channel.queue_declare("a")
+        channel.basic_publish("", "a", b"x" * 10_000)
+        channel.basic_get("a", auto_ack=True)
+        broker.clock.advance(5)
+        during = api.get("overview")[1]
+        rows = api.get("connections")[1]
+        of_vhosts = {row["name"]: row for row in api.get("vhosts", msg_rates_age=5, msg_rates_incr=5)[1]}
+    broker.clock.advance(5)
+    after = api.get("overview", msg_rates_age=10, msg_rates_incr=5)[1]
+    vhost = api.get("vhosts/%2F", columns="recv_oct,send_oct,recv_oct_details")[1]
+    for name in ("recv_oct", "send_oct"):
+        assert during[name] - before[name] == sum(row[name] for row in rows) > 10_000, name
+        assert during[f"{name}_details"] == {"rate": (during[name] - before[name]) / 5}, name
+        assert during[name] <= after[name] < during[name] + 1_000, name
+        assert after[f"{name}_details"]["rate"] == (after[name] - during[name]) / 5, name
+        counts = [one["sample"] for one in after[f"{name}_details"]["samples"]]
+        assert counts == [after[name], during[name], before[name]], name
+        own = of_vhosts["/"]
+        assert own[name] == sum(row[name] for row in rows), name
+        assert own[f"{name}_details"]["rate"] == own[name] / 5, name
+        assert [one["sample"] for one in own[f"{name}_details"]["samples"]] == [own[name], 0], name
+        assert own[name] <= vhost[name] < own[name] + 1_000, name  # without what follows connection.close
+        assert of_vhosts["idle"][name] == 0, name
+
+
 @pytest.mark.feature("S4-72")
 def test_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Broker) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("own"))
@@ -144,7 +177,7 @@ def test_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Broker) ->
         told = anna.get("overview")[1]
     assert (told["queue_totals"]["messages"], told["object_totals"]["queues"]) == (0, 0)
     assert told["message_stats"]["publish"] == 0
-    assert not told.keys() & {"listeners", "contexts", "churn_rates"}
+    assert not told.keys() & {"listeners", "contexts", "churn_rates", "recv_oct", "send_oct_details"}
     assert as_user(broker, "max", "monitoring").get("overview")[1]["queue_totals"]["messages"] == 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from leveret import Broker
+from leveret.api.views.policy_key import NO_EFFECT
 from tests.support.management_api import ManagementApi, as_user
 
 pytestmark = pytest.mark.broker(fresh=True)
@@ -24,7 +25,10 @@ def test_every_key_of_policies_is_listed(admin: ManagementApi) -> None:
         "is_limit": True,
         "for_operators": True,
         "takes_text": False,
+        "meaning": "Maximum number of ready messages.",
     }
+    without = [key["name"] for key in keys if key["about"] != "nothing" and key["meaning"] == NO_EFFECT]
+    assert not without, f"without a meaning in api/views/policy_key.py: {without}"
     assert by_name["dead-letter-routing-key"]["takes_text"]
     assert not by_name["overflow"]["takes_text"]  # some words only
     assert by_name["alternate-exchange"]["about"] == "exchanges"

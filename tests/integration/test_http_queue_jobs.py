@@ -63,7 +63,8 @@ def run(broker: Broker, api: ObjectsApi, queue: str, kind: str, **given: object)
 @pytest.mark.feature("S4-77")
 def test_messages_move_by_filter(broker: Broker, api: ObjectsApi) -> None:
     row = run(broker, api, "work", "move", destination="other", selector="n >= 3")
-    assert (row["state"], row["looked_at"], row["done"], row["skipped"]) == ("done", 5, 2, 0)
+    assert (row["state"], row["examined"], row["done"], row["skipped"]) == ("done", 5, 2, 0)
+    assert row["looked_at"] == 5  # the name of version 0.2
     assert (row["kind"], row["queue"], row["destination"], row["selector"]) == ("move", "work", "other", "n >= 3")
     assert api.payloads("work") == ["0", "1", "2"]
     assert api.payloads("other") == ["3", "4"]
@@ -87,7 +88,7 @@ def test_a_dry_run_counts_and_changes_nothing(
     broker: Broker, api: ObjectsApi, kind: str, given: dict[str, object]
 ) -> None:
     row = run(broker, api, "work", kind, dry_run=True, selector="n < 3", **given)
-    assert (row["dry_run"], row["looked_at"], row["done"]) == (True, 5, 3)
+    assert (row["dry_run"], row["examined"], row["done"]) == (True, 5, 3)
     assert (api.payloads("work"), api.payloads("other")) == (["0", "1", "2", "3", "4"], [])
 
 
@@ -182,9 +183,12 @@ def test_what_a_job_has_done_is_on_disk_when_it_is_done(tmp_path: Path) -> None:
         row = run(broker, api, "from", "move", destination="to")
         assert (row["state"], row["done"]) == ("done", 3)
         assert broker.node.broker.last_granted == broker.node.broker.log.issued
+        elsewhere(broker, "away", durable=True)
+        row = run(broker, api, "to", "move", destination="away", destination_vhost="elsewhere", limit=2)
+        assert broker.node.broker.last_granted == broker.node.broker.log.issued
     with Broker(settings) as broker:
-        api = ObjectsApi(broker.http_url)
-        assert (api.payloads("from"), api.payloads("to")) == ([], ["0", "1", "2"])
+        api, away = ObjectsApi(broker.http_url), ObjectsApi(broker.http_url, vhost="elsewhere")
+        assert (api.payloads("from"), api.payloads("to"), away.payloads("away")) == ([], ["2"], ["0", "1"])
 
 
 @pytest.mark.feature("S4-77")
@@ -224,6 +228,54 @@ def test_jobs_need_what_they_would_need_over_amqp(broker: Broker, api: ObjectsAp
     id_ = api.get("/api/queue-jobs")[1][0]["id"]
     assert writer.delete(f"/api/queue-jobs/{id_}")[0] == 403
     assert mover.delete(f"/api/queue-jobs/{id_}") == (204, None)
+
+
+@pytest.mark.parametrize("kind", ["move", "copy"])
+@pytest.mark.feature("S4-77")
+def test_messages_go_to_a_queue_of_another_virtual_host(broker: Broker, api: ObjectsApi, kind: str) -> None:
+    """Also with tracing in both, which follows messages through a virtual host."""
+    away = elsewhere(broker, "work")  # of the same name as the source
+    for vhost in ("%2F", "elsewhere"):
+        assert api.put(f"/api/vhosts/{vhost}", {"tracing": True})[0] == 204
+    row = run(broker, api, "work", kind, destination="work", destination_vhost="elsewhere", selector="n >= 3")
+    assert (row["state"], row["done"], row["skipped"]) == ("done", 2, 0)
+    assert (row["vhost"], row["destination"], row["destination_vhost"]) == ("/", "work", "elsewhere")
+    assert api.payloads("work") == ["0", "1", "2", *(["3", "4"] if kind == "copy" else [])]
+    assert away.payloads("work") == ["3", "4"]
+    assert api.post(api.at("queues", "work", "/jobs"), {"kind": kind, "destination": "work"})[0] == 400
+    for wrong in ({"destination": "work", "destination_vhost": "nowhere"}, {"destination": "x"}):
+        assert api.post(api.at("queues", "work", "/jobs"), {"kind": kind, **wrong})[0] == 404, wrong
+    for vhost in ("%2F", "elsewhere"):
+        assert api.put(f"/api/vhosts/{vhost}", {"tracing": False})[0] == 204
+
+
+@pytest.mark.feature("S4-72")
+def test_moving_to_another_virtual_host_needs_read_here_and_write_there(broker: Broker, api: ObjectsApi) -> None:
+    away, core = elsewhere(broker, "target"), broker.node.broker
+    path = api.at("queues", "work", "/jobs")
+    move = {"kind": "move", "destination": "target", "destination_vhost": "elsewhere"}
+    stranger = limited_user(broker, "stranger", ".*", ".*", ".*")
+    assert stranger.post(path, move)[0] == 403  # no permissions there
+    carrier = limited_user(broker, "carrier", read="^work$")
+    for write, expected in (("", 403), ("^target$", 403), ("^amq.default$", 403), ("^(target|amq.default)$", 202)):
+        broker.call(lambda write=write: core.permissions.set("carrier", "elsewhere", "", write, ""))
+        assert carrier.post(path, {**move, "limit": 1})[0] == expected, write
+    broker.call(lambda: core.permissions.set("carrier", "/", "", ".*", "^other$"))
+    assert carrier.post(path, move)[0] == 403  # no read here
+    while away.queue("target")["messages"] == 0:
+        broker.call(lambda: None)
+    assert (away.payloads("target"), api.payloads("work")) == (["0"], ["1", "2", "3", "4"])
+
+
+def elsewhere(broker: Broker, queue: str, *, durable: bool = False) -> ObjectsApi:
+    """Another virtual host with an empty queue."""
+    core = broker.node.broker
+    broker.call(lambda: core.add_vhost("elsewhere"))
+    broker.call(lambda: core.permissions.set("guest", "elsewhere", ".*", ".*", ".*"))
+    away = ObjectsApi(broker.http_url, vhost="elsewhere")
+    away.delete(away.at("queues", queue))
+    away.declare_queue(queue, durable=durable)
+    return away
 
 
 @pytest.mark.feature("S4-71")

@@ -9,6 +9,7 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
+from leveret.wire.properties import Properties
 from tests.support.http_objects import ObjectsApi, limited_user
 
 PATH = "/api/schedules/%2F"
@@ -53,6 +54,9 @@ def test_schedules_are_listed_by_the_moment_they_are_due(broker: Broker, api: Ob
     assert [round(each["due"] - now) for each in answer["messages"]] == [10, 20, 30]
     assert {(each["exchange"], each["routing_key"]) for each in answer["messages"]} == {("", "q")}
     assert all(each["size"] > 0 for each in answer["messages"])
+    assert [(each["payload"], each["payload_encoding"]) for each in answer["messages"]] == [
+        (str(seconds), "string") for seconds in (10, 20, 30)
+    ]
 
 
 @pytest.mark.feature("S4-77")
@@ -73,6 +77,20 @@ def test_a_cancelled_message_never_comes(broker: Broker, api: ObjectsApi) -> Non
     assert listed(api)["count"] == 2
     broker.clock.advance(40)
     assert api.payloads("q") == ["10", "30"]
+
+
+@pytest.mark.feature("S4-77")
+def test_the_whole_body_of_a_scheduled_message_is_downloaded_and_stays(broker: Broker, api: ObjectsApi) -> None:
+    body = bytes(range(256)) * 1000
+    broker.vhost().publish("", "q", body, Properties(headers={"x-deliver-at": due(broker, 5)}))
+    row = listed(api)["messages"][0]
+    assert row["payload"] == ""  # large: only shown when it is downloaded
+    for _ in range(2):
+        response, downloaded = api.send("GET", f"{PATH}/{row['id']}/body")
+        assert (response.status, downloaded == body) == (200, True)
+        assert response.headers["content-disposition"].startswith("attachment")
+    assert limited_user(broker, "nobody", configure=".*").get(f"{PATH}/{row['id']}/body")[0] == 403
+    assert api.get(f"{PATH}/nix/body")[0] == 404
 
 
 @pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 100_000}, {"after": "x"}, {"after": "9" * 50}])

@@ -75,14 +75,14 @@ def test_all_unfinished_bodies_together_are_bounded(
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         slow.sendall(f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large[:30_000])
-        eventually(lambda: broker.node._pipeline.held > 20_000)
+        eventually(lambda: broker.node.pipeline.held > 20_000)
         # Its head must be there without its tail, so it is sent in two: the second part would be too much.
         with socket.create_connection((api.host, api.port), timeout=10) as other:
             other.sendall(f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large[:30_000])
             answer = other.recv(65536)
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1" in answer
-    eventually(lambda: broker.node._pipeline.held == 0)
+    eventually(lambda: broker.node.pipeline.held == 0)
     assert api.post(MESSAGES, large, exchange="", routing_key="q")[1]["messages"] == 50
 
 
@@ -94,8 +94,8 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing(
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         peer.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data[:-40])
-        eventually(lambda: broker.node._pipeline.held > 0)
-    eventually(lambda: broker.node._pipeline.held == 0)
+        eventually(lambda: broker.node.pipeline.held > 0)
+    eventually(lambda: broker.node.pipeline.held == 0)
     assert vhost.message_count("q") == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,14 @@ pytestmark = pytest.mark.broker(fresh=True)
 
 def switch(admin: ManagementApi) -> None:
     assert admin.put("vhosts/%2F", {"tracing": True})[0] == 204
+
+
+BOOK_NAMES = {"stories": "traces", "forgotten": "discarded", "most_stories": "max_traces", "most_bytes": "max_bytes"}
+
+
+def assert_has_old_names(row: dict[str, Any], names: dict[str, str]) -> None:
+    """Those of version 0.2 are still there."""
+    assert {old: row[old] for old in names} == {old: row[new] for old, new in names.items()}
 
 
 @pytest.mark.feature("S4-77")
@@ -38,7 +47,10 @@ def test_stories_are_listed_filtered_and_forgotten(broker: leveret.Broker, admin
     assert names(text="red") == ["n2", "n1"]
     page = admin.get("traces/%2F", page=1, page_size=2)[1]
     assert (page["filtered_count"], len(page["items"])) == (4, 2)
-    assert [(row["vhost"], row["stories"]) for row in admin.get("traces")[1]] == [("/", 4)]
+    assert [(row["vhost"], row["traces"]) for row in admin.get("traces")[1]] == [("/", 4)]
+    assert_has_old_names(admin.get("traces")[1][0], BOOK_NAMES)
+    assert_has_old_names(admin.get("traces/%2F/n1")[1], {"waits_in": "positions"})
+    assert_has_old_names(admin.get("traces/%2F")[1][0], {"waits_in": "positions"})
     assert admin.delete("traces/%2F/n1") == (204, None)
     assert names() == ["other", "n2", "n0"]
     assert admin.delete("traces/%2F") == (204, None)
@@ -73,7 +85,7 @@ def test_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Pa
     assert [row[:2] for row in cli.rows("trace", "list", "--queue", "q")] == [["m1", "m"]]
     shown = cli.done("trace", "show", "m")
     assert "queued" in shown
-    assert "(default) -> q by name 'q'" in shown
+    assert "(AMQP default) -> q by name 'q'" in shown
     assert cli.json("trace", "show", "m1")["message_id"] == "m"
     assert "no trace of message 'x'" in cli.refused("trace", "show", "x")
     cli.done("trace", "forget", "m")

@@ -78,6 +78,27 @@ def test_a_put_that_says_nothing_takes_the_description_away(admin: ManagementApi
     assert (shown["description"], shown["tags"], shown["default_queue_type"]) == ("", [], "undefined")
 
 
+def test_queues_without_a_type_get_the_default_type(broker: Broker, admin: ManagementApi) -> None:
+    """As in RabbitMQ: if every type can be such a queue."""
+    admin.put("vhosts/orders")
+    parameters = pika.URLParameters(f"{broker.amqp_url.rpartition('/')[0]}/orders")
+    with pika.BlockingConnection(parameters) as connection, connection.channel() as channel:
+        channel.queue_declare("before", durable=True)
+        admin.put("vhosts/orders", {"default_queue_type": "stream"})
+        channel.queue_declare("before", durable=True)  # still equivalent
+        for _ in range(2):
+            channel.queue_declare("lasting", durable=True)
+        admin.put("queues/orders/by-http", {"durable": True})
+        channel.queue_declare("named", durable=True, arguments={"x-queue-type": "classic"})
+        channel.queue_declare("transient")
+        channel.queue_declare("exclusive", durable=True, exclusive=True)
+        channel.queue_declare("auto-delete", durable=True, auto_delete=True)
+        channel.queue_declare("", durable=True)
+        types = {row["name"]: row["type"] for row in admin.get("queues/orders")[1]}
+        assert sorted(name for name, kind in types.items() if kind == "stream") == ["by-http", "lasting"]
+        assert len(types) == 8
+
+
 @pytest.mark.feature("S4-71")
 def test_deleting_a_vhost_closes_its_connections(broker: Broker, admin: ManagementApi) -> None:
     admin.put("vhosts/orders")
@@ -169,3 +190,19 @@ def test_a_vhost_and_its_description_outlive_the_broker(tmp_path: Path) -> None:
 def test_a_vhost_that_is_there_runs_on_this_node_only(broker: Broker, admin: ManagementApi) -> None:
     assert admin.post(f"vhosts/%2F/start/{broker.node.broker.node_name}") == (204, None)
     assert admin.post("vhosts/%2F/start/rabbit@elsewhere")[0] == 404
+
+
+def test_a_single_broker_has_no_cells_to_place_a_vhost_in(admin: ManagementApi) -> None:
+    status, problem = admin.put("vhosts/orders", {"cell": "c2"})
+    assert (status, "this broker is a single cell; start it with --cells" in problem["reason"]) == (409, True)
+    assert names(admin.get("vhosts")) == ["/"]
+    assert admin.put("vhosts/orders", {"cell": ""}) == (201, None)
+    assert admin.get("vhosts/orders")[1]["cell"] == ""
+
+
+def test_a_single_broker_imports_a_vhost_without_its_cell(admin: ManagementApi) -> None:
+    definitions = {"vhosts": [{"name": "orders", "cell": "c2"}]}
+    report = admin.post("definitions", definitions, dry_run="true")[1]
+    assert (report["problems"], report["ignored"]) == ([], ["cell 'c2' of vhost 'orders'"])
+    assert admin.post("definitions", definitions) == (204, None)
+    assert admin.get("vhosts/orders")[1]["cell"] == ""

@@ -183,9 +183,9 @@ def test_files_that_cannot_be_used_are_named(certificates: CertificateFiles) -> 
 
 
 @pytest.mark.feature("S4-77")
-def test_a_taken_port_names_the_flag(broker: leveret.Broker, certificates: CertificateFiles) -> None:
+def test_a_taken_port_names_the_setting(broker: leveret.Broker, certificates: CertificateFiles) -> None:
     taken = urlsplit(broker.https_url).port
-    with pytest.raises(ConfigError, match="--https-port"):
+    with pytest.raises(ConfigError, match="set https_port to another one"):
         leveret.Broker(certificates.settings(https_port=taken)).start()
 
 

@@ -89,6 +89,21 @@ def test_a_leased_message_is_never_delivered_to_a_consumer(broker: leveret.Broke
     assert all(each.method.redelivered for each in again)
 
 
+def test_no_lease_is_taken_while_deliveries_are_paused(broker: leveret.Broker, api: HttpApi) -> None:
+    declare_at(broker.amqp_url, "q")
+    fill(broker.amqp_url, "q", MANY[:10])
+    core = broker.node.broker
+    assert take(api, most=4)[1]["messages"] == 4
+    broker.call(lambda: core.pause_deliveries("the replicated log does not answer"))
+    status, answer = take(api, 1)
+    assert (status, answer["error"]) == (503, "paused")
+    assert take(api, most=4)[1]["messages"] == 4  # it exists already
+    assert bodies(api, 1) == MANY[:4]
+    assert api.post(COMMIT, {**MINE, "through": 1}) == (200, {"committed": 1, "messages": 4})
+    broker.call(core.resume_deliveries)
+    assert take(api, 1)[1]["messages"] == 6
+
+
 def test_listing_and_releasing(vhost: EmbeddedVhost, broker: leveret.Broker, api: HttpApi) -> None:
     for queue in ("q", "r"):
         vhost.declare_queue(queue, durable=True)
@@ -175,7 +190,7 @@ def test_a_broker_without_a_data_directory_says_how_to_get_leases() -> None:
         broker.vhost().declare_queue("q", durable=True)
         status, answer = take(HttpApi(broker.http_url))
         assert status == 409
-        assert "--data-dir" in answer["reason"]
+        assert "data_dir" in answer["reason"]
 
 
 def test_leases_need_read_permission(vhost: EmbeddedVhost, broker: leveret.Broker, api: HttpApi) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import leveret
 from leveret.errors import BrokerStopped
+from leveret.session.amqp_connection import AmqpConnection
 from leveret.wire.properties import Properties
 from tests.integration.conftest import NewPeer
 from tests.support.peers import LocalPeer, NetworkPeer, Peer, inside, refused
@@ -310,17 +311,15 @@ def test_heartbeats_stay_on_real_time(leveret_broker: leveret.Broker) -> None:
 
 
 @pytest.mark.feature("S4-62")
-def test_a_silent_peer_is_dropped_although_message_time_stands_still(leveret_broker: leveret.Broker) -> None:
+def test_a_silent_peer_is_dropped_although_message_time_stands_still(
+    leveret_broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The pulse does not read the frozen clock."""
     peer = NetworkPeer(f"{leveret_broker.amqp_url}?heartbeat=1")
     dropped: SimpleQueue[None] = SimpleQueue()
 
-    def watch() -> None:
-        (connection,) = leveret_broker.node.broker.registry.connections
-        lost = connection.lost  # type: ignore[attr-defined]
-        connection.lost = lambda: (lost(), dropped.put(None))  # type: ignore[attr-defined]
-
-    leveret_broker.call(watch)
+    lost = AmqpConnection.lost
+    monkeypatch.setattr(AmqpConnection, "lost", lambda connection: (lost(connection), dropped.put(None)))
     dropped.get(timeout=5)  # pika sends no heartbeats unless it is given time to
     peer.close()
 

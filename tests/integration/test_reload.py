@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pika
 import pytest
 
 from leveret.config import DECLARED, Settings
@@ -27,6 +28,8 @@ from leveret.node import Node
 from leveret.setting_kinds import MemoryWatermark
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 from tests.support.broker_process import SRC, BrokerProcess
+from tests.support.cell_clients import clients_by_cell, until
+from tests.support.cell_processes import cell_processes
 from tests.support.raw_client import RawClient
 from tests.support.supervisor import Supervisor
 
@@ -97,6 +100,29 @@ def test_live_settings_change_and_connections_stay(tmp_path: Path, supervisor: S
             early.call(QueueDeclare("large", exclusive=True), QueueDeclareOk)
             early.publish("", "large", bytes(11))
             early.is_alive()
+
+
+def test_live_settings_change_in_all_cells(tmp_path: Path, supervisor: Supervisor) -> None:
+    """Also in a cell that is started again."""
+    text = PORT + "cells = 2\nhttp_port = 0\n"
+    service = Service(tmp_path, supervisor, text, "--data-dir", str(tmp_path / "data"))
+    with service.serving as serving:
+        supervisor.wait_for("READY")
+        told = service.reload(text + "max_message_size = 10\nheartbeat = 7\n")
+        assert told.count("setting cannot change at runtime setting=heartbeat") == 1
+        until(lambda: serving.log().count("setting changed setting=max_message_size") == 2)
+        refuses_large_messages(serving.url(), "c2")
+        (killed,) = cell_processes(serving)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: "cell is ready again" in serving.log())
+        refuses_large_messages(serving.url(), "c2")
+
+
+def refuses_large_messages(url: str, cell: str) -> None:
+    with clients_by_cell(url, cell) as clients:
+        clients[cell].channel.queue_declare("q", exclusive=True)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="larger than configured max size 10"):
+            clients[cell].publisher().basic_publish("", "q", bytes(11))
 
 
 def test_the_least_that_is_logged_changes(tmp_path: Path, supervisor: Supervisor) -> None:

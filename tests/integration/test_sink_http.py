@@ -19,12 +19,21 @@ from leveret.embedded_vhost import EmbeddedVhost
 from leveret.pipeline.stages import LIFETIME
 from tests.support.http_api import HttpApi, arrow_stream, located, vhost_path
 from tests.support.raw_client import eventually
+from tests.support.sink_requests import (
+    BOTH,
+    COMMITS,
+    MESSAGES,
+    STAGES,
+    TO_Q,
+    add_user,
+    commit,
+    drained,
+    rows,
+    stage_queues,
+    staged,
+)
 
 QUIET = Settings(amqp_port=None, http_port=0, stomp_port=None, shutdown_timeout=2.0, login_failure_delay=0.0)
-STAGES, COMMITS, MESSAGES = vhost_path("stages"), vhost_path("commits"), vhost_path("messages")
-TO_Q: dict[str, object] = {"exchange": "", "routing_key": "q"}
-
-
 pytestmark = pytest.mark.broker(storage=("disk", "memory"), fresh=True)
 
 
@@ -32,47 +41,6 @@ pytestmark = pytest.mark.broker(storage=("disk", "memory"), fresh=True)
 def broker(broker: leveret.Broker) -> leveret.Broker:
     broker.vhost().declare_queue("q", durable=True)
     return broker
-
-
-def rows(number: int, first: int = 0, **columns: Any) -> bytes:
-    body = pa.array([b"%06d" % n for n in range(first, first + number)], pa.binary())
-    return arrow_stream(pa.record_batch({"body": body, **columns}))
-
-
-def staged(api: HttpApi, body: bytes, batch: int = 0, transaction: str = "T", **query: object) -> str:
-    status, answer = api.post(STAGES, body, **{**TO_Q, "transaction": transaction, "batch": batch, **query})
-    assert status == 200, answer
-    return str(answer["stage"])
-
-
-def commit(api: HttpApi, batch: int, *ids: str, transaction: str = "T") -> tuple[int, Any]:
-    return api.post(COMMITS, {"transaction": transaction, "batch": batch, "stages": ids})
-
-
-def drained(vhost: EmbeddedVhost, queue: str = "q") -> list[bytes]:
-    bodies = []
-    while (message := vhost.get(queue, auto_ack=True)) is not None:
-        bodies.append(message.body)
-    return bodies
-
-
-def stage_queues(broker: leveret.Broker) -> list[str]:
-    return broker.call(
-        lambda: [name for name in broker.node.broker.vhost("/").internal.queues if name.startswith(STAGE)]
-    )
-
-
-def add_user(broker: leveret.Broker, name: str, write: str, topic: str | None = None) -> HttpApi:
-    core = broker.node.broker
-
-    def add() -> None:
-        core.users.add(name, password="secret")
-        core.permissions.set(name, "/", "", write, "")
-        if topic is not None:
-            core.permissions.set_topic(name, "/", "amq.topic", topic, "")
-
-    broker.call(add)
-    return HttpApi(broker.http_url, name, "secret")
 
 
 # ---- stages and commits
@@ -158,8 +126,10 @@ def test_rows_can_wait_for_their_time(api: HttpApi, vhost: EmbeddedVhost, broker
     commit(api, 0, staged(api, rows(2, headers=headers)))
     assert drained(vhost) == [b"000001"]
     assert vhost.scheduled_count() == 1
+    commit(api, 1, staged(api, rows(1, 2, headers=pa.array([{"x-deliver-at": at}])), batch=1))
+    assert vhost.scheduled_count() == 2
     broker.clock.advance(3601)
-    assert drained(vhost) == [b"000000"]
+    assert drained(vhost) == [b"000000", b"000002"]
 
 
 def test_a_body_that_breaks_leaves_no_stage(api: HttpApi, broker: leveret.Broker) -> None:
@@ -236,9 +206,6 @@ def test_a_commit_needs_a_list_of_ids(api: HttpApi, stages: object) -> None:
 
 
 # ---- what may come in
-
-
-BOTH = pytest.mark.parametrize(("path", "more"), [(STAGES, {"transaction": "T", "batch": 0}), (MESSAGES, {})])
 
 
 @BOTH
@@ -324,7 +291,8 @@ def test_while_there_is_an_alarm_publishers_are_blocked_and_commits_go_on(
 def test_rows_are_published_as_they_come(api: HttpApi, vhost: EmbeddedVhost) -> None:
     keys = pa.array(["q", "nobody"] * 1500)
     status, answer = api.post(MESSAGES, rows(3000, routing_key=keys), exchange="")
-    assert (status, answer) == (200, {"messages": 3000, "unroutable": 1500})
+    lost = [{"exchange": "", "routing_key": "nobody", "messages": 1500}]
+    assert (status, answer) == (200, {"messages": 3000, "unroutable": 1500, "unroutable_keys": lost})
     assert drained(vhost) == [b"%06d" % n for n in range(0, 3000, 2)]
 
 
@@ -332,8 +300,8 @@ def test_of_a_body_that_breaks_it_is_told_how_much_was_published(api: HttpApi, v
     batch = pa.record_batch({"body": pa.array([bytes(100)] * 10_000, pa.binary())})
     whole = arrow_stream(batch, batch, batch)
     status, answer = api.post(MESSAGES, whole[: len(whole) * 5 // 6], **TO_Q)
-    assert (status, answer["messages"]) == (400, 20_000)
-    assert vhost.message_count("q") == 20_000
+    assert (status, answer["messages"]) == (400, vhost.message_count("q"))
+    assert 10_000 < answer["messages"] <= 20_000
 
 
 def test_of_a_full_queue_it_is_told_how_much_was_published(api: HttpApi, vhost: EmbeddedVhost) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import leveret
 from leveret import Settings
-from leveret.errors import BrokerStopped
+from leveret.errors import ConfigError
 from leveret.session.connection import Connection
 from tests.support.management_api import as_guest
 from tests.support.raw_client import eventually
@@ -203,7 +203,7 @@ def test_management_shows_the_peer_and_closes_it() -> None:
 
 def test_no_port_is_open_unless_it_is_asked_for() -> None:
     assert Settings().stomp_port is None
-    with leveret.Broker() as broker, pytest.raises(BrokerStopped, match="stomp"):
+    with leveret.Broker() as broker, pytest.raises(ConfigError, match="no stomp listener"):
         _ = broker.stomp_url
 
 

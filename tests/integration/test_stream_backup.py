@@ -107,16 +107,21 @@ def test_check_counts_what_a_killed_broker_left(tmp_path: Path) -> None:
     assert sum(json.loads(line)["kind"] == "message" for line in some) == 7
 
 
+def segments(folder: Path) -> list[Path]:
+    return sorted((folder / "data" / "streams").rglob("*.seg"))
+
+
 @pytest.mark.parametrize("where", ["first", "last"])
 def test_check_finds_damage(tmp_path: Path, where: str) -> None:
     with ForkedBroker(tmp_path) as serving:
         make_streams(serving.url(), "s")
-        for start in range(0, 1000, 100):
-            fill(serving.url(), "s", bodies(100, start))
+        sent = 0
+        while len(segments(tmp_path)) < 3:  # the next segment is begun in the background
+            assert sent < 100_000
+            fill(serving.url(), "s", bodies(100, sent))
+            sent += 100
         stop(serving)
-    segments = sorted((tmp_path / "data" / "streams").rglob("*.seg"))
-    assert len(segments) > 2
-    path = segments[0 if where == "first" else -1]
+    path = segments(tmp_path)[0 if where == "first" else -1]
     data = bytearray(path.read_bytes())
     data[200] ^= 0xFF
     path.write_bytes(data)
@@ -126,8 +131,8 @@ def test_check_finds_damage(tmp_path: Path, where: str) -> None:
     refusal = leveret("restore", tmp_path / "data", tmp_path / "other")
     assert refusal.returncode == 1
     with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url(), timeout=10) as client:
-        client.call(BasicQos(0, 1000), BasicQosOk)
+        client.call(BasicQos(0, sent), BasicQosOk)
         client.send(BasicConsume("s", "r", nowait=True, arguments={"x-stream-offset": "first"}))
-        for _ in range(900):
+        for _ in range(sent - 100):
             client.expect_content(BasicDeliver)
         assert "stream is damaged" in serving.log()

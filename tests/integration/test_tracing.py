@@ -107,7 +107,7 @@ def test_the_story_of_a_message(broker: leveret.Broker, admin: ManagementApi, ch
     assert (first["redelivered"], second["redelivered"], "consumer_tag" in second) == (False, True, True)
     assert (back["tries"], back["time"] - first["time"]) == (1, 2)
     assert (died["queue"], died["reason"], again["queue"], acked["queue"]) == ("q", "rejected", "dead", "dead")
-    assert (found["waits_in"], found["queues"], found["properties"]["headers"]) == (
+    assert (found["positions"], found["queues"], found["properties"]["headers"]) == (
         [],
         ["q", "dead"],
         {"colour": "red"},
@@ -162,7 +162,7 @@ def test_how_messages_end(broker: leveret.Broker, admin: ManagementApi, channel:
     }
     assert event(admin, "pushed", "dropped")["reason"] == "maxlen"
     assert event(admin, "refused", "not taken")["reason"] == "queue is full"
-    assert story(admin, "kept")["waits_in"][0]["queue"] == "short"
+    assert story(admin, "kept")["positions"][0]["queue"] == "short"
 
 
 def test_a_story_goes_on_with_moves_retries_schedules_and_consumers_that_go(
@@ -213,7 +213,7 @@ def test_a_stream_tells_who_read_a_message(admin: ManagementApi, channel: Blocki
         break
     channel.cancel()
     assert told(admin, "entry") == ["received", "routed", "queued", "delivered", "acked"]
-    assert story(admin, "entry")["waits_in"][0]["queue"] == "log"
+    assert story(admin, "entry")["positions"][0]["queue"] == "log"
 
 
 def test_messages_of_the_process_and_over_http_are_told_too(broker: leveret.Broker, admin: ManagementApi) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Any, BinaryIO, Self
 
 SRC = Path(__file__).parents[2] / "src"
 OFF = ("--http-port", "off", "--https-port", "off", "--stomp-port", "off")
@@ -30,6 +31,8 @@ class BrokerProcess:
         port: str | None = "0",
     ) -> None:
         chosen = () if port is None else ("--amqp-port", port)
+        if "--cells" in flags and "--queue-leader-locator" not in flags:  # tests of links choose the cell of a queue
+            flags = (*flags, "--queue-leader-locator", "client-local")
         given = ("--data-dir", str(folder / "data"), *chosen, *OFF, *flags)
         self._log = folder / "log"
         self._heard = ""
@@ -72,6 +75,17 @@ class BrokerProcess:
             assert part, f"no banner; the log says: {self.log()}"
             self._heard += part.decode()
         return self._heard
+
+    def ready_line(self, seconds: float = 30.0) -> dict[str, Any]:
+        """With logs in JSON: the line that takes the place of the banner."""
+        deadline = time.monotonic() + seconds
+        while True:
+            lines = [json.loads(line) for line in self.log().splitlines(keepends=True) if line.endswith("\n")]
+            found: list[dict[str, Any]] = [line for line in lines if line["event"] == "ready"]
+            if found:
+                return found[0]
+            assert time.monotonic() < deadline, f"not ready: {self.log()}"
+            time.sleep(0.05)
 
     def url(self, scheme: str = "amqp") -> str:
         found = re.search(rf"^  {scheme} +({scheme}://\S+)$", self.banner(), re.MULTILINE)

@@ -14,6 +14,7 @@ class CallbackListener:
         self.on_granted = on_granted
         self.on_early: Callable[[set[int]], object] = lambda receipts: None
         self.on_lost = on_lost
+        self.is_awaiting = True
 
     def granted(self, receipt: int) -> None:
         self.on_granted(receipt)

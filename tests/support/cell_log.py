@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
-from leveret.cluster.cell_stream import CellStream, bucket_configuration, prepare_stream
-from leveret.cluster.engine import Engine, EngineConnection, EngineOptions, end
+from leveret.cluster.cell_stream import CellStream, bucket_configuration, facts_of, prepare_stream
+from leveret.cluster.engine import Engine, EngineConnection, EngineOptions, EngineRefusal, EngineUnavailable, end
 from leveret.cluster.log_append import LogAppender, append_claim
 from leveret.cluster.log_tail import LogTail
 from leveret.errors import ClusterError
@@ -99,7 +101,8 @@ class CellLog:
 
     async def __aenter__(self) -> CellLog:
         connection = await self.connect()
-        await prepare_stream(connection, self.stream.configuration(3, self._ring_bytes))
+        info = await prepare_stream(connection, self.stream.configuration(3, self._ring_bytes))
+        self.stream = facts_of(self.stream.cell, info).stream
         await prepare_stream(connection, bucket_configuration(3))
         return self
 
@@ -114,10 +117,20 @@ class CellLog:
         self._connections.append(connection)
         return connection
 
+    async def _info(self) -> Any:
+        """Asked again while the engine has no leader for the stream."""
+        connection = await self.connect()
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with suppress(EngineUnavailable, EngineRefusal):
+                    info = await connection.request(f"$JS.API.STREAM.INFO.{self.stream.name}")
+                    if info["cluster"].get("leader"):
+                        return info
+                await asyncio.sleep(0.02)
+
     async def stream_leader(self) -> int:
         """The place of the server that leads the stream."""
-        connection = await self.connect()
-        info = await connection.request(f"$JS.API.STREAM.INFO.{self.stream.name}")
+        info = await self._info()
         return self.servers.place_of(info["cluster"]["leader"])
 
     def run(self, member: Member | LogAppender[bytes]) -> None:
@@ -149,8 +162,7 @@ class CellLog:
 
     async def all_batches(self) -> list[bytes]:
         """What the log holds, read from its beginning."""
-        connection = await self.connect()
-        info = await connection.request(f"$JS.API.STREAM.INFO.{self.stream.name}")
+        info = await self._info()
         member = self.member("reader")
         await until(lambda: member.tail.reader.position.sequence >= info["state"]["last_seq"])
         return member.batches

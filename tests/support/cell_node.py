@@ -1,108 +1,127 @@
-"""A node of a cell as a process: ``python -m tests.support.cell_node NAME FOLDER PORT LEASE_SECONDS CELL URL...``.
+"""Nodes of a cell as processes: ``leveret serve --cluster`` on free ports of loopback.
 
-Prints a line "leads" and its port when it leads, and "follows" when it no longer does. SIGTERM stops it in good order.
-``CellNode`` starts and kills it.
+    with Cell(tmp_path, servers, "orders") as cell:     # ends its processes; no tracebacks may be in their logs
+        cell.start()
+        leader = cell.leader()                          # waits for one
+        leader.kill()                                   # SIGKILL
+        leader = cell.leader()
+
+Clients log in as ``admin`` with the password ``admin``, through any node.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Self, TypeVar
 
-from leveret.cluster.cell_member import CellMember, Identity
-from leveret.cluster.cell_stream import CellStream, bucket_configuration, prepare_stream
-from leveret.cluster.engine import Engine, EngineOptions
-from leveret.config import Settings
-from leveret.logs import configure_logs
-from leveret.node import Node
-from leveret.replication.journal_replicator import JournalReplicator
+from tests.support.cell_ports import free_ports
+from tests.support.machines import HERE, Machine
+from tests.support.nats_servers import NatsServers
 
+PROGRAM = (str(Path(sys.executable).with_name("leveret")),)
 REPOSITORY = Path(__file__).parents[2]
-
-
-class LeadingBroker:
-    """A node of Leveret as the leader of a cell."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self._node = Node(Settings(data_dir=folder, amqp_port=port, http_port=None, shutdown_timeout=2.0))
-
-    async def start(self, replicator: JournalReplicator) -> None:
-        assert self._node.store is not None
-        self._node.store.replicator = replicator
-        await self._node.start()
-
-    async def stop(self) -> None:
-        await self._node.stop()
-
-
-async def run(name: str, folder: Path, port: int, lease_seconds: int, cell: str, urls: list[str]) -> None:
-    engine, stream = Engine(EngineOptions(tuple(urls)), name), CellStream.of(cell)
-    connection = await engine.connect_within(20)
-    await prepare_stream(connection, stream.configuration(3, 64 << 20))
-    await prepare_stream(connection, bucket_configuration(3))
-    await connection.close()
-    identity = Identity(name, os.urandom(8).hex())
-    member = CellMember(
-        engine, stream, folder, identity, lambda: LeadingBroker(folder, port), lease_seconds=lease_seconds
-    )
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, member.stop)
-    running = asyncio.create_task(member.run())
-    while not running.done():
-        leading = asyncio.create_task(member.leads.wait())
-        await asyncio.wait((running, leading), return_when=asyncio.FIRST_COMPLETED)
-        leading.cancel()
-        if member.leads.is_set():
-            print("leads", flush=True)
-        while member.leads.is_set() and not running.done():
-            await asyncio.sleep(0.02)
-    running.result()
+LOGIN = {"LEVERET_DEFAULT_USER": "admin", "LEVERET_DEFAULT_PASSWORD": "admin"}
+PORTS = ("amqp", "http", "cluster")
+T = TypeVar("T")
 
 
 class CellNode:
-    def __init__(self, folder: Path, name: str, port: int, cell: str, urls: list[str], lease_seconds: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        arguments: list[str],
+        ports: dict[str, int],
+        program: Sequence[str] = PROGRAM,
+        machine: Machine = HERE,
+    ) -> None:
+        """``ports`` by name: amqp, http and cluster, and perhaps more. ``program``: instead of ``leveret``."""
         self.name = name
-        self.port = port
+        self.host = machine.host
+        self.ports = ports
+        self._program = (*machine.prefix, *program)
+        self.port, self.http_port, self.cluster_port = (ports[name] for name in PORTS)
         self.data = folder / name
-        self._log = folder / f"{name}.log"
-        self._arguments = [name, str(self.data), str(port), str(lease_seconds), cell, *urls]
         self.process: subprocess.Popen[bytes] | None = None
+        self._log = folder / f"{name}.log"
+        self._begun = 0  # where the last start begins in the log
+        self._arguments = [
+            *("--node-name", name, "--data-dir", str(self.data)),
+            *(f"--{each}-port={port}" for each, port in ports.items()),
+            *("--host", self.host, "--cluster-host", self.host),
+            *arguments,
+        ]
 
-    def start(self) -> None:
+    def start(self, **environ: str) -> None:
+        """``environ``: more environment variables."""
+        self._begun = len(self.log())
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.cell_node", *self._arguments],
-                cwd=REPOSITORY,
+                [*self._program, "serve", *self._arguments],
                 stdout=log,
                 stderr=log,
-                env=os.environ | {"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
+                cwd=REPOSITORY,
+                env=os.environ | LOGIN | environ,
+                start_new_session=True,
             )
 
     @property
     def url(self) -> str:
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+        return f"amqp://admin:admin@{self.host}:{self.port}/"
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{self.host}:{self.http_port}"
 
     def log(self) -> str:
-        return self._log.read_text()
+        return self._log.read_text() if self._log.exists() else ""
 
     def wait_for(self, text: str, seconds: float = 20.0) -> None:
         """Until this is in the log."""
-        deadline = time.monotonic() + seconds
-        while text not in self.log():
-            assert time.monotonic() < deadline, self.log()[-2000:]
-            time.sleep(0.02)
+        until(lambda: text in self.log(), seconds, lambda: self.log()[-2000:])
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     @property
     def times_leading(self) -> int:
-        return self.log().splitlines().count("leads")
+        return sum(" leading " in line for line in self.log().splitlines())
+
+    @property
+    def leads(self) -> bool:
+        """Whether the last of its changes was to lead. A stopped process does not write that it was deposed."""
+        return self.is_running and " leading " in self._last_change
+
+    @property
+    def has_claimed(self) -> bool:
+        """Whether it is taking over: its claim is in the log, and its broker is not started yet."""
+        return self.is_running and " claimed " in self._last_change
+
+    @property
+    def _last_change(self) -> str:
+        changes = (" claimed ", " leading ", "stepping down", "stopped")
+        lines = self.log()[self._begun :].splitlines()
+        return next((line for line in reversed(lines) if any(text in line for text in changes)), "")
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
 
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
 
     def wait(self, seconds: float = 20.0) -> int:
         assert self.process is not None
@@ -114,18 +133,83 @@ class CellNode:
             self.process.wait()
 
 
-def wait_for_leader(nodes: list[CellNode], before: dict[str, int], seconds: float = 30.0) -> CellNode:
-    """The node that leads for one time more than ``before``."""
+class Cell:
+    def __init__(
+        self,
+        folder: Path,
+        servers: NatsServers,
+        name: str,
+        *arguments: str,
+        nodes: int = 3,
+        listeners: tuple[str, ...] = (),
+        program: Sequence[str] = PROGRAM,
+        machines: Sequence[Machine] = (),
+    ) -> None:
+        """``arguments``: more ones of ``leveret serve``. ``listeners``: besides amqp and http, by scheme. ``program``:
+        instead of ``leveret``. ``machines``: one for each node; by default all are on this one."""
+        self.name = name
+        self._machines = machines or [HERE] * 8
+        self._program = program
+        self.folder = folder
+        self._arguments = [
+            *("--cluster", ",".join(servers.urls), "--cluster-monitoring", ",".join(servers.monitoring)),
+            *("--cell", name, "--cluster-log-size", "64MiB", *arguments),
+        ]
+        self._ports = (*PORTS, *listeners)
+        self.nodes: list[CellNode] = []
+        self.singles: list[CellNode] = []  # nodes without the cell, which end with it
+        for place in range(nodes):
+            self.add("abcdefgh"[place])
+
+    def add(self, name: str) -> CellNode:
+        """One more node, which is not started."""
+        ports = dict(zip(self._ports, free_ports(len(self._ports)), strict=True))
+        machine = self._machines[len(self.nodes)]
+        self.nodes.append(CellNode(self.folder, name, self._arguments, ports, self._program, machine))
+        return self.nodes[-1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.end()
+        if error is None:
+            assert not self.tracebacks()
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def await_ready(self) -> None:
+        """All nodes have started: each leads, or relays to the leader."""
+        for node in self.nodes:
+            node.wait_for("is ready as")
+
+    def end(self) -> None:
+        for node in (*self.nodes, *self.singles):
+            node.end()
+
+    def leader(self, seconds: float = 30.0, *, but: CellNode | None = None) -> CellNode:
+        """Wait for one. ``but``: a node that was stopped, and whose log still says that it leads."""
+        return until(
+            lambda: next((node for node in self.nodes if node.leads and node is not but), None), seconds, self.logs
+        )
+
+    def standbys(self) -> list[CellNode]:
+        leader = self.leader()
+        return [node for node in self.nodes if node is not leader and node.is_running]
+
+    def logs(self) -> str:
+        return "\n".join(f"{node.name}:\n{node.log()[-2000:]}" for node in self.nodes)
+
+    def tracebacks(self) -> list[str]:
+        return [node.log() for node in self.nodes if "Traceback" in node.log()]
+
+
+def until(look: Callable[[], T | None], seconds: float, explain: Callable[[], str]) -> T:
+    """The first true result."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        for node in nodes:
-            if node.times_leading > before.get(node.name, 0):
-                return node
+    while not (found := look()):
+        assert time.monotonic() < deadline, explain()
         time.sleep(0.02)
-    raise AssertionError("no node leads:\n" + "\n".join(node.log()[-2000:] for node in nodes))
-
-
-if __name__ == "__main__":
-    configure_logs()
-    name, folder, port, lease_seconds, cell, *urls = sys.argv[1:]
-    asyncio.run(run(name, Path(folder), int(port), int(lease_seconds), cell, urls))
+    return found

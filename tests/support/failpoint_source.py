@@ -1,12 +1,13 @@
 """`format("leveret")` with failpoints: the code that Spark calls in its processes, unchanged except for the failpoints.
 
     fetch      a task has read part of a response, and the broker has not sent the rest
+    read       a task has read all its rows, and has not ended
     written    a task has all its rows at the broker (staged or published), and has not told Spark
     staged     all tasks are done and the commit is about to be sent
     committed  the broker has committed, and Spark has not received the response
 
 Failpoints are named after their pipeline: `orders.fetch`. The pipeline has the name of its exchange and of the consumer
-of its source.
+of its source. Only `read` is named after the queue.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from pyspark.sql.types import StructType
 
 from leveret.http_client import HttpConnection
 from leveret.spark import LeveretDataSource, broker_client
+from leveret.spark.fetch import RangePartition, SlicePartition
 from leveret.spark.lease_reader import LeaseReader
-from leveret.spark.sink_writer import BATCH_ID, StreamSink, task_context, written_by
+from leveret.spark.sink_writer import BATCH_ID, BatchSink, StreamSink, task_context
 from leveret.spark.stream_reader import StreamReader
+from leveret.spark.written import Written, written_by
 from tests.support.failpoints import FOLDER, Failpoints
 
 # So small that a broker cannot hand an answer over to the kernel and forget about it: together about 150 kB fit.
@@ -69,12 +72,14 @@ class FailpointConnection(http.client.HTTPConnection):
 
 
 class FailpointHttpConnection(HttpConnection):
-    def __init__(self, scheme: str, host: str, port: int, seconds: float) -> None:
-        super().__init__(scheme, host, port, seconds)
+    def __init__(
+        self, scheme: str, host: str, port: int, seconds: float, *, connect_seconds: float | None = None
+    ) -> None:
+        super().__init__(scheme, host, port, seconds, connect_seconds=connect_seconds)
         self._connection = FailpointConnection(host, port, timeout=seconds)
 
 
-def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def watched(pipeline: str, partition: InputPartition, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A fetch whose answers have the trap in them; notes how many connections and rows it took."""
     broker_client.HttpConnection = FailpointHttpConnection  # type: ignore[misc]
     Fetching.pipeline, Fetching.batch, Fetching.connections = pipeline, current_batch(), 0
@@ -87,6 +92,8 @@ def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
         broker_client.HttpConnection = HttpConnection  # type: ignore[misc]
         Fetching.pipeline = ""
     failpoints().note(f"{pipeline}.fetches", batch=Fetching.batch, connections=Fetching.connections, rows=rows)
+    assert isinstance(partition, RangePartition | SlicePartition)
+    failpoints().pass_by(f"{partition.queue}.read", Fetching.batch, rows=rows)
 
 
 def current_batch() -> int:
@@ -95,15 +102,35 @@ def current_batch() -> int:
 
 class FailpointStreamReader(StreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return watched(self._options.consumer or "", super().read(partition))
+        return watched(self._options.consumer or "", partition, super().read(partition))
 
 
 class FailpointLeaseReader(LeaseReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return watched(self._options.consumer or "", super().read(partition))
+        return watched(self._options.consumer or "", partition, super().read(partition))
 
 
 TRAPPED = {StreamReader: FailpointStreamReader, LeaseReader: FailpointLeaseReader}
+
+
+def pass_written(pipeline: str, batch: int, written: Written) -> None:
+    task = task_context()
+    seen = {"partition": task.partitionId(), "attempt": task.attemptNumber(), "stages": written.stages}
+    seen |= {"messages": written.messages}
+    failpoints().note(f"{pipeline}.writes", batch=batch, **seen)
+    if written.messages:
+        failpoints().pass_by(f"{pipeline}.written", batch, **seen)
+
+
+class FailpointBatchSink(BatchSink):
+    """Of publish_each_batch; it has the failpoint ``written`` only."""
+
+    pipeline: str
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+        written = super().write(iterator)
+        pass_written(self.pipeline, self._batch, written)
+        return written
 
 
 class FailpointSink(StreamSink):
@@ -111,12 +138,7 @@ class FailpointSink(StreamSink):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
         written = super().write(iterator)
-        task = task_context()
-        seen = {"partition": task.partitionId(), "attempt": task.attemptNumber(), "stages": written.stages}
-        seen |= {"messages": written.messages}
-        failpoints().note(f"{self.pipeline}.writes", batch=current_batch(), **seen)
-        if written.messages:
-            failpoints().pass_by(f"{self.pipeline}.written", current_batch(), **seen)
+        pass_written(self.pipeline, current_batch(), written)
         return written
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -134,6 +156,12 @@ class FailpointSource(LeveretDataSource):
         reader = super().streamReader(schema)
         reader.__class__ = TRAPPED[type(reader)]
         return reader
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        writer = super().writer(schema, overwrite)
+        writer.__class__ = FailpointBatchSink
+        writer.pipeline = self.options["exchange"]
+        return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         writer = super().streamWriter(schema, overwrite)

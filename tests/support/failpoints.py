@@ -47,6 +47,15 @@ class Failpoints:
             assert time.monotonic() < deadline, f"nobody came to {missing} for {seconds} seconds"
             time.sleep(0.02)
 
+    def await_first(self, names: Sequence[str], is_alive: Callable[[], bool], seconds: float = 300.0) -> str:
+        """Until a pipeline stands in one of them."""
+        deadline = time.monotonic() + seconds
+        while not (hit := [name for name in names if self._file(name, "hit").exists()]):
+            assert is_alive(), f"the driver ended before it came to {names}"
+            assert time.monotonic() < deadline, f"nothing came to {names} for {seconds} seconds"
+            time.sleep(0.02)
+        return hit[0]
+
     def seen(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self._file(name, "hit").read_text())
         return found

@@ -46,6 +46,10 @@ class Gone(Exception):
     """The broker closed the connection, or its process ended."""
 
 
+class Silent(AssertionError):
+    """Nothing came from the broker for so long."""
+
+
 class Refused(Exception):
     """The broker closed the channel. ``Link.expect`` has opened it again."""
 
@@ -133,9 +137,9 @@ class Link:
         self.must_be_open()
         self._writer.write(publish_bytes(BasicPublish(exchange, key, mandatory), body, properties, 1, self.frame_max))
 
-    async def flush(self) -> None:
+    async def flush(self, seconds: float = SECONDS) -> None:
         try:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(seconds):
                 await self._writer.drain()
         except OSError as problem:
             raise Gone(str(problem)) from None
@@ -150,7 +154,7 @@ class Link:
                 async with asyncio.timeout(seconds):
                     data = await self._reader.read(1 << 16)
             except TimeoutError:
-                raise AssertionError(f"nothing heard for {seconds} s") from None
+                raise Silent(f"nothing heard for {seconds} s") from None
             except OSError as problem:
                 raise Gone(str(problem)) from None
             if not data:

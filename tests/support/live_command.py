@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -54,8 +55,12 @@ class LiveCommand:
 
     def until(self, text: str) -> str:
         """All it has shown once ``text`` is there, without colours."""
+        return self.until_seen(lambda shown: text in shown, text)
+
+    def until_seen(self, look: Callable[[str], bool], text: str) -> str:
+        """The same with a condition; ``text`` describes it."""
         deadline = time.monotonic() + SECONDS
-        while text not in self.shown:
+        while not look(self.shown):
             ready, _, _ = select.select([self._out], [], [], max(deadline - time.monotonic(), 0.0))
             assert ready, f"{text!r} never came: {self.shown!r}"
             try:

@@ -59,6 +59,7 @@ class ManualStore(Store):
         self.batches: list[Batch] = []
         self.jobs: list[Job] = []
         self.is_lazy = False  # settles wait for company
+        self.awaits_acks = False
         self.pages = DiskPages(self.journal, disk, self.in_worker)
         self.reclaim = Reclaim(self.journal, disk, self.in_worker)
         self.writer = Writer(disk, disk, reserve_size=16)
@@ -72,6 +73,9 @@ class ManualStore(Store):
     def submit_later(self) -> None:
         self.is_lazy = True
 
+    def wait_for_acks(self) -> None:
+        self.awaits_acks = True
+
     def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         self.jobs.append((job, done))
 
@@ -79,6 +83,9 @@ class ManualStore(Store):
 
     def write(self) -> bool:
         """The writer does all batches that wait, also what would only go after a while; whether there were any."""
+        while self.awaits_acks:
+            self.awaits_acks = False
+            self.journal.acks_awaited()
         if self.is_lazy:
             self.is_lazy = False
             self.journal.hand_over()

@@ -244,6 +244,9 @@ ROWS: dict[str, Row] = {
         http=asked("DELETE", f"{AT}/consumers?queue=s&consumer={PINNED_READER}"),
     ),
     "queue job, destination": job("q", {"kind": "move", "destination": "r"}),
+    "queue job, destination in its own virtual host": job(
+        "q", {"kind": "move", "destination": "r", "destination_vhost": VHOST}
+    ),
 }
 
 VALUE = "a value of the queue itself"
@@ -258,6 +261,7 @@ IN_THE_PATH = "says which object the request is about: tests/support/matrix_requ
 OF_THE_VALUE = "a value of the object that the request is about"
 BY_ROLE = "accepted from administrators only, and these can grant themselves every permission"
 OF_A_LOGIN = "of the user that logs in"
+OF_A_PROVIDER = "an answer of the identity provider: tests/integration/test_single_sign_on.py"
 OF_THE_PIPELINE = "names a stage, a transaction or a lease, which has an owner or a queue of its own"
 
 REASONS: dict[str, tuple[str, ...]] = {
@@ -268,17 +272,20 @@ REASONS: dict[str, tuple[str, ...]] = {
         *("x-message-deduplication", "x-message-groups", "x-message-ttl", "x-overflow", "x-pending-message-limit"),
         *("x-process-expired", "x-process-non-persistent", "x-queue-type", "x-retry-delay", "x-retry-delay-max"),
         *("x-retry-delay-min", "x-retry-delays", "x-retry-jitter", "x-retry-multiplier", "x-single-active-consumer"),
-        "x-stream-max-segment-size-bytes",
+        *("x-stream-max-segment-size-bytes", "x-queue-leader-locator"),
     ),
     OF_A_CONSUMER: (
         *("x-priority", "x-pull-one", "x-selector", "x-stream-filter", "x-stream-match-unfiltered", "x-stream-offset"),
+    ),
+    "of a link between cells: clients cannot open one (session/consumer_reports.py)": (
+        *("x-link-consumer-tag", "x-link-stream-offset"),
     ),
     "spreads a consumer over all shards; read is asked of each (session/pooled_consumer.py)": ("x-shard-all",),
     "of a binding, whose ends have entries of their own": ("x-match", "x-stream-partition-order"),
     "marks an exchange for the lists of streams; reading asks read of each partition": ("x-super-stream",),
     OF_A_MESSAGE: (
         *("x-error", "x-exception", "x-exception-message", "x-exception-stacktrace", "x-last-error"),
-        *("x-group-id", "x-stream-filter-value", "x-delivery-count", "x-redrive-count"),
+        *("x-group-id", "x-schema-id", "x-stream-filter-value", "x-delivery-count", "x-redrive-count"),
         *("content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "expiration"),
         *("message_id", "timestamp", "type", "app_id", "cluster_id"),
     ),
@@ -288,14 +295,18 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     A_TYPE: ("x-consistent-hash", "x-delayed-message", "x-local-random", "x-modulus-hash", "x-random"),
     A_PREFIX: ("x-dead-letter-", "x-retry-"),
-    OF_HTTP: ("x-forwarded-", "x-real-ip", "x-reason", "x-requested-with"),
+    OF_HTTP: ("x-forwarded-", "x-leveret-path", "x-real-ip", "x-reason", "x-requested-with"),
     BY_TAG: tuple(KEYS),
     SHOWS: (
-        *("after", "at", "columns", "contains", "death.exchange", "death.queue", "death.reason", "death.routing_key"),
-        *("download", "encoding", "family", "from", "json", "lengths_age", "lengths_incr", "limit", "missing"),
+        *("after", "at", "columns", "contains", "death.error", "death.exchange", "death.queue", "death.reason"),
+        *("death.routing_key", "death.task"),
+        *("download", "encoding", "family", "from", "json", "lengths_age", "lengths_incr", "level", "limit", "run"),
         *(
+            "missing",
             "msg_rates_age",
             "msg_rates_incr",
+            "node_stats_age",
+            "node_stats_incr",
             "of",
             "page",
             "page_size",
@@ -305,21 +316,34 @@ REASONS: dict[str, tuple[str, ...]] = {
             "sort",
             "sort_reverse",
         ),
-        *("text", "to", "truncate", "use_regex", "user", "action"),
+        *("omit_constants", "text", "to", "truncate", "use_regex", "user", "action", "node"),
     ),
     IN_THE_PATH: ("exchange", "name", "pattern", "queue", "super_stream", "vhost"),
     OF_THE_VALUE: (
-        *("apply-to", "auto_delete", "durable", "internal", "if-empty", "if-unused", "dry_run", "mandatory", "offset"),
+        *(
+            "apply-to",
+            "auto_delete",
+            "durable",
+            "internal",
+            "if-empty",
+            "if-unused",
+            "dry_run",
+            "mandatory",
+            "unroutable",
+            "offset",
+        ),
         *("ackmode", "count", "ids", "kind", "max_bytes", "max_messages", "partition", "payload", "payload_encoding"),
+        *("compatibility", "message", "schema", "version", "wait"),
         *("rate", "through", "tracing", "description", "default_queue_type", "metadata", "value", "definition"),
     ),
     "hold arguments, headers and policy keys, each with its own entry": ("arguments", "properties"),
     BY_ROLE: (
         *("bindings", "exchanges", "global_parameters", "parameters", "permissions", "policies", "queues"),
         *("topic_permissions", "users", "vhosts", "configure", "read", "write", "tags", "hashing_algorithm", "limits"),
-        "password_hash",
+        *("password_hash", "cell", "schemas", "skip_unsupported"),
     ),
     OF_A_LOGIN: ("username", "password"),
-    OF_THE_PIPELINE: ("attempt", "batch", "id", "lease", "owner_only", "stages", "transaction"),
+    OF_A_PROVIDER: ("code", "error", "error_description", "iss", "state"),
+    OF_THE_PIPELINE: ("attempt", "batch", "id", "lease", "owner_only", "reader", "stages", "transaction"),
 }
 PLAIN: dict[str, str] = {name: reason for reason, names in REASONS.items() for name in names}

@@ -8,10 +8,12 @@ from leveret.broker.plugins import PLUGINS, find_plugin
 from leveret.broker.vhost import Vhost
 from leveret.pipeline.transactions import CommitRow
 from leveret.routing.bindings import Binding, Destination
+from leveret.schemas.schema import Schema
 from tests.support.matrix_users import ALL, OTHER, VHOST
 
 SPARE = "spare"  # a virtual host that may be deleted
 NEW = "new"
+SCHEMA_TEXT = "id STRING"
 PINNED_READER = "pinned-reader"
 VICTIM = "victim"  # a user of whom the same is true
 
@@ -22,7 +24,7 @@ def arrange(broker: Broker) -> None:
 
 
 def _arrange_transactions(broker: Broker) -> None:
-    commits, vhost = broker.node._pipeline.commits, broker.node.broker.vhosts[VHOST]
+    commits, vhost = broker.node.pipeline.commits, broker.node.broker.vhosts[VHOST]
     commits.delete(vhost, NEW)
     commits.transactions(vhost).put("t", CommitRow(1, [], 0, VICTIM))
 
@@ -53,6 +55,7 @@ def _arrange(core: Core) -> None:
     vhost.stream_offsets.put("s", "c", 0, False)
     vhost.stream_offsets.put("s", PINNED_READER, 0, True)
     core.parameters.put("g", 1)
+    vhost.schemas.add("schema", Schema("json", SCHEMA_TEXT), "backward")
     core.plugins.enable(find_plugin("sharding"))
 
 
@@ -70,6 +73,8 @@ def _remove_new(core: Core) -> None:
     if NEW in vhost.queues:
         vhost.delete_queue(NEW)
     vhost.stream_offsets.drop("s", NEW)
+    if vhost.schemas.get(NEW) is not None:
+        vhost.schemas.delete(NEW)
     if NEW in vhost.exchanges:
         vhost.delete_exchange(NEW)
     for operator in (False, True):
@@ -102,5 +107,6 @@ def _of_vhost(vhost: Vhost) -> object:
         [(policy.name, policy.operator) for policy in vhost.policies.in_order()],
         (vhost.max_queues, vhost.max_connections),
         vhost.stream_offsets.list(),
+        vhost.schemas.list(),
         vhost.schedules.count,
     )

@@ -13,9 +13,10 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from leveret.api.openapi.description import ADMIN, MONITOR, Needs, Operation, Query
+from leveret.api.openapi.description import ADMIN, MONITOR, VIEWER, Needs, Operation, Query
+from leveret.schemas.schema import Schema
 from tests.support.http_api import arrow_stream
-from tests.support.matrix_objects import SPARE, VICTIM
+from tests.support.matrix_objects import SCHEMA_TEXT, SPARE, VICTIM
 from tests.support.matrix_users import VHOST
 
 ROWS_IN = arrow_stream(pa.record_batch({"body": pa.array([b"row"], pa.binary())}))
@@ -47,6 +48,9 @@ PARTS = {
     "unit": "days",
     "id": "nothing",
     "state": "down",
+    "channel": "nothing",
+    "tag": "nothing",
+    "version": "1",
 }
 NAMES = {  # what {name} is, by where the path begins
     "/api/queues/": "q",
@@ -62,16 +66,35 @@ NAMES = {  # what {name} is, by where the path begins
     "/api/channels/": "nothing",
     "/api/plugins/": "sharding",
     "/api/streams/": "s",
+    "/api/schemas/": "schema",
 }
 POLICY = {"pattern": "^nothing$", "definition": {"max-length": 10}, "apply-to": "queues"}
+SCHEMA = {"type": "json", "schema": SCHEMA_TEXT}
+SCHEMA_ID = Schema("json", SCHEMA_TEXT).id
 LEASE = {"queue": "leased", "consumer": "c"}
 AT = "/api/pipeline/{vhost}"
 NOT_THERE = Sample(ends=404)
 OF_ANOTHER = MONITOR
 
 SAMPLES: dict[str, Sample] = {
+    "GET /api/login": Sample(needs=VIEWER),
     "POST /api/login": Sample({"username": "guest", "password": "guest"}),
+    "POST /api/login/oidc/start": NOT_THERE,
+    "POST /api/login/oidc": Sample({"state": "s", "code": "c"}, ends=404),
     "PUT /api/cluster-name": Sample({"name": "new"}),
+    "GET /api/cluster": Sample(ends=404),
+    "POST /api/cluster/handover": Sample({}, ends=404),
+    "GET /api/cluster/cells": Sample(ends=404),
+    "POST /api/cluster/cells/balance": Sample({}, ends=404),
+    "GET /api/cells": Sample(ends=404),
+    "POST /api/cells": Sample({}, ends=404),
+    "DELETE /api/cells/{name}": Sample(ends=404),
+    "POST /api/cells/{name}/keep": Sample({}, ends=404),
+    "POST /api/queues/{vhost}/{name}/move": Sample({"to": "c2"}, ends=404),
+    "PUT /api/queues/{vhost}/{name}/move": Sample({"to": "c2"}, ends=404),
+    "GET /api/queue-moves": Sample(ends=404),
+    "GET /api/queue-moves/proposals": Sample(ends=404),
+    "GET /api/queue-moves/{id}": Sample(ends=404),
     "GET /api/health/checks/port-listener/{port}": Sample(ends=503),
     "PUT /api/queues/{vhost}/{name}": Sample({"durable": True}, parts={"name": "new"}, ends=201),
     "POST /api/queues/{vhost}/{name}/actions": Sample({"action": "sync"}),
@@ -83,12 +106,16 @@ SAMPLES: dict[str, Sample] = {
     "GET /api/connections/{name}/channels": NOT_THERE,
     "DELETE /api/connections/username/{user}": Sample(needs=ADMIN),
     "GET /api/channels/{name}": NOT_THERE,
+    "DELETE /api/consumers/{vhost}/{channel}/{tag}": NOT_THERE,
+    "GET /api/queues/{vhost}/{name}/messages/{id}/body": Sample(ends=400),
     "POST /api/exchanges/{vhost}/{name}/publish": Sample({"routing_key": "k", "payload": "hello"}),
     "POST /api/queues/{vhost}/{name}/get": Sample({"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}),
     "POST /api/queues/{vhost}/{name}/jobs": Sample({"kind": "copy", "destination": "r", "dry_run": True}),
     "GET /api/queue-jobs/{id}": NOT_THERE,
     "DELETE /api/queue-jobs/{id}": NOT_THERE,
+    "GET /api/schedules/{vhost}/{id}/body": NOT_THERE,
     "DELETE /api/schedules/{vhost}/{id}": NOT_THERE,
+    "GET /api/spark-queries/{vhost}/{id}": NOT_THERE,
     "GET /api/traces/{vhost}/{id}": NOT_THERE,
     "DELETE /api/traces/{vhost}/{id}": NOT_THERE,
     "POST /api/tunnel/{id}": Sample(b"AMQP", "at=0", ends=404),
@@ -115,6 +142,10 @@ SAMPLES: dict[str, Sample] = {
     "POST /api/definitions": Sample({"queues": [{"vhost": VHOST, "name": "new", "durable": True}]}),
     "POST /api/all-configuration": Sample({"queues": [{"vhost": VHOST, "name": "new", "durable": True}]}),
     "POST /api/definitions/{vhost}": Sample({"queues": [{"name": "new", "durable": True}]}),
+    "PUT /api/schemas/{vhost}/{name}": Sample(SCHEMA, parts={"name": "new"}, ends=201),
+    "POST /api/schemas/{vhost}/{name}/check": Sample(SCHEMA),
+    "GET /api/schema-ids/{vhost}/{id}": Sample(parts={"id": SCHEMA_ID}),
+    f"GET {AT}/schemas": Sample(query=f"id={SCHEMA_ID}"),
     f"GET {AT}/sources": Sample(query="queue=q"),
     f"GET {AT}/offsets": Sample(query="queue=q"),
     f"GET {AT}/messages": Sample(query="queue=q"),
@@ -125,8 +156,11 @@ SAMPLES: dict[str, Sample] = {
     f"DELETE {AT}/leases": Sample(query="queue=q&consumer=c"),
     f"GET {AT}/leases/messages": Sample(query="queue=q&consumer=nobody&lease=1", ends=404),
     f"POST {AT}/leases/commit": Sample({**LEASE, "through": 0}),
+    f"POST {AT}/leases/readers": Sample({**LEASE, "reader": "r"}),
+    f"DELETE {AT}/leases/readers": Sample(query="queue=q&consumer=c&reader=r"),
     f"POST {AT}/stages": Sample(ROWS_IN, "transaction=new&batch=1&exchange=x&routing_key=k"),
     f"DELETE {AT}/stages": Sample(query="transaction=none&batch=1"),
+    f"POST {AT}/stages/renew": Sample(query="transaction=none"),
     f"POST {AT}/commits": Sample({"transaction": "new", "batch": 1, "stages": []}),
     f"GET {AT}/commits": Sample(query="transaction=none"),
     f"DELETE {AT}/commits": Sample(query="transaction=t"),

@@ -22,13 +22,22 @@ SECONDS = 20
 
 
 class Mount:
+    """Unmounting it works in mount namespaces that are created meanwhile, as ``ip netns exec`` of other tests does: an
+    ext4 that is still mounted in one of them would be mounted again with its old state. For that the folder is a shared
+    mount of itself, below the file system, from which the end of a mount propagates."""
+
     def __init__(self, place: Path, *arguments: str) -> None:
         self.place = place
         self._arguments = arguments
         self.is_mounted = False
 
-    def mount(self) -> None:
+    def share_folder(self) -> None:
         self.place.mkdir(exist_ok=True)
+        done = run("mount", "--bind", "--make-shared", str(self.place), str(self.place))
+        if done.returncode:
+            pytest.skip(f"kernel: cannot mount {self.place}: {done.stderr.strip()}")
+
+    def mount(self) -> None:
         done = run("mount", *self._arguments, str(self.place))
         if done.returncode:
             pytest.skip(f"kernel: cannot mount {' '.join(self._arguments)}: {done.stderr.strip()}")
@@ -54,6 +63,11 @@ class Mount:
         self.unmount()
         self.mount()
 
+    def resize(self, size: int) -> None:
+        """Only for tmpfs."""
+        done = run("mount", "-o", f"remount,size={size}", str(self.place))
+        assert done.returncode == 0, done.stderr
+
     def free(self) -> int:
         figures = os.statvfs(self.place)
         return figures.f_bavail * figures.f_frsize
@@ -72,11 +86,12 @@ def refuse_unless_root() -> None:
 def mounted(mount: Mount) -> Iterator[Mount]:
     refuse_unless_root()
     require_program("mount")
-    mount.mount()
+    mount.share_folder()
     try:
+        mount.mount()
         yield mount
     finally:
-        if mount.is_mounted:
+        for _ in range(1 + mount.is_mounted):
             done = run("umount", str(mount.place))
             if done.returncode:  # some files are still open: unmount as soon as they close
                 run("umount", "--lazy", str(mount.place))

@@ -41,15 +41,20 @@ class Network:
     def inside(self) -> Iterator[None]:
         """What this thread opens or starts meanwhile belongs to the network."""
         outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        _checked(_libc.setns(self._namespace, CLONE_NEWNET))
+        set_namespace(self._namespace, CLONE_NEWNET)
         try:
             yield
         finally:
-            _checked(_libc.setns(outside, CLONE_NEWNET))
+            set_namespace(outside, CLONE_NEWNET)
             os.close(outside)
 
     def close(self) -> None:
         os.close(self._namespace)
+
+
+def set_namespace(descriptor: int, kind: int) -> None:
+    """Of this thread."""
+    _checked(_libc.setns(descriptor, kind))
 
 
 def _checked(result: int) -> None:

@@ -97,6 +97,7 @@ class Socket:
 
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.host = host
+        self.received = self.reads = self.sent = self.writes = 0
         self.certificate: dict[str, object] | None = None
         self.written = bytearray()
         self.held: list[bytes] = []
@@ -132,11 +133,16 @@ class Harness:
     """A broker without a server."""
 
     def __init__(
-        self, *, memory_high_watermark: int = 1 << 30, limits: Limits | None = None, log: Log | None = None
+        self,
+        *,
+        memory_high_watermark: int = 1 << 30,
+        limits: Limits | None = None,
+        log: Log | None = None,
+        node_name: str = "harness",
     ) -> None:
         self.clock = FrozenClock()
         self.broker = Broker(
-            node_name="harness",
+            node_name=node_name,
             clock=self.clock,
             log=log or MemoryLog(),
             memory_high_watermark=memory_high_watermark,

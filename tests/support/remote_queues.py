@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from leveret.broker.vhost import Vhost
-from leveret.delivery.receipts import PendingPublish, Receipt
+from leveret.delivery.receipts import PendingPublish, Publisher, Receipt
+from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 
 
@@ -18,6 +19,8 @@ class Submitted:
 
 
 class ManualLog:
+    reachable_cell = ""
+
     def __init__(self, queue: ClassicQueue, copies: int) -> None:
         self.queue = queue
         self.copies = copies
@@ -29,8 +32,16 @@ class ManualLog:
         receipts = [publish.open() for _ in range(self.copies)]
         self.waiting.append(Submitted(publish, receipts, size, timed))
 
+    def forward(self, size: int, timed: bool, run: list[Message], publisher: Publisher) -> None:
+        publish = PendingPublish(publisher, run)
+        self.submit(size, timed, publish)
+        publish.resolve(True)
+
     def sync(self, publish: PendingPublish) -> None:
         self.syncs.append(publish.open())
+
+    def unanswered(self) -> list[Receipt]:
+        return [receipt for each in (*self.waiting, *self.received) for receipt in each.receipts if receipt.is_open]
 
     def receive(self, number: int | None = None) -> None:
         """The queue enqueues the next of the runs, or all."""

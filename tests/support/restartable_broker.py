@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.spark_broker import SparkBroker
+
+
+class KillableBroker(Protocol):
+    """One broker, or a cell: what pipelines use, and what a test does to it."""
+
+    @property
+    def endpoint(self) -> str:
+        """For Spark."""
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None:
+        """Returns when it serves again."""
+
+    def connect(self) -> SparkBroker:
+        """For a while: a connection does not outlive its broker."""
+
+    def ask(self, path: str, **query: object) -> dict[str, Any]: ...
+
 
 STARTING = 30.0  # seconds, on a machine where Spark works beside it
 

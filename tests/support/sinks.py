@@ -101,7 +101,7 @@ def drained(harness: Harness, queue: str) -> list[bytes]:
     bodies = []
     while True:
         found = harness.queue(queue)
-        if found.needs_load:
+        if found.when_loaded(lambda: None):
             harness.rest()
         taken = found.get(True)
         if taken is None:

@@ -16,7 +16,8 @@ from typing import Self
 import pyspark
 
 from tests.support.programs import require_java
-from tests.support.spark_kills import end_session, spark_environment
+from tests.support.spark_environment import QUICK_JVM, spark_environment
+from tests.support.spark_kills import end_session
 
 SPARK_HOME = Path(pyspark.__path__[0])
 WORKERS = 2
@@ -24,14 +25,13 @@ WORKERS = 2
 EXECUTOR_MEMORY, WORKER_MEMORY = "512m", "600m"
 MASTER = r"Starting Spark master at (spark://\S+)"
 REGISTERED = r"Registering worker "
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-DAEMON = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK}
+DAEMON = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM}
 # One core and one executor on each worker, and no task before both are there.
 SETTINGS = {
     "spark.cores.max": str(WORKERS),
     "spark.executor.cores": "1",
     "spark.executor.memory": EXECUTOR_MEMORY,
-    "spark.executor.extraJavaOptions": QUICK,
+    "spark.executor.extraJavaOptions": QUICK_JVM,
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
 }

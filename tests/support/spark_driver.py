@@ -66,11 +66,17 @@ def start(spark: SparkSession, plan: dict[str, Any], pipeline: dict[str, Any]) -
     """From a source through a shuffle into the exchange that has the pipeline's name."""
     source = spark.readStream.format("leveret").options(endpoint=plan["endpoint"], **pipeline["source"])
     frame = source.load().select(*COLUMNS)
-    if plan["signed"]:
+    if pipeline["signed"]:
         frame = signed(signed(frame, "read").repartition(plan["shuffled"], "body"), "written")
     else:
         frame = frame.repartition(plan["shuffled"], "body")
-    sink = frame.writeStream.format("leveret").options(endpoint=plan["endpoint"], **pipeline["sink"])
+    if pipeline["each_batch"]:
+        from leveret.spark import publish_each_batch
+
+        each = publish_each_batch(pipeline["sink"], endpoint=plan["endpoint"])
+        sink = frame.writeStream.outputMode("update").foreachBatch(each)
+    else:
+        sink = frame.writeStream.format("leveret").options(endpoint=plan["endpoint"], **pipeline["sink"])
     sink = sink.option("checkpointLocation", pipeline["checkpoint"]).queryName(pipeline["name"])
     return (sink if plan["endless"] else sink.trigger(availableNow=True)).start()
 
@@ -89,6 +95,9 @@ def start_patiently(spark: SparkSession, plan: dict[str, Any], pipeline: dict[st
 
 def main(plan: dict[str, Any]) -> None:
     spark = session_of(plan)
+    for pipeline in plan["pipelines"]:
+        if pipeline["is_first"]:  # with the source that Spark finds by itself
+            start_patiently(spark, plan, pipeline).awaitTermination()
     if plan["trapped"]:
         from tests.support.failpoint_source import FailpointSource
 
@@ -97,11 +106,19 @@ def main(plan: dict[str, Any]) -> None:
         from leveret.spark import register
 
         register(spark, carry_code=True)
-    queries = [start_patiently(spark, plan, pipeline) for pipeline in plan["pipelines"]]
+    others = [pipeline for pipeline in plan["pipelines"] if not pipeline["is_first"]]
+    queries = [start_patiently(spark, plan, pipeline) for pipeline in others]
     with open(plan["begun"], "w") as file:
         file.write(json.dumps({query.name: str(query.id) for query in queries}))
+    jobs = []
+    if plan["jobs"]:
+        from tests.support.table_driver import started_jobs
+
+        jobs = started_jobs(spark, plan)
     for query in queries:
         query.awaitTermination()
+    with open(plan["reports"], "w") as file:
+        file.writelines(f"{job.wait() and job.report().accounts[0]}\n" for job in jobs)
     spark.stop()
 
 

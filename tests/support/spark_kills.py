@@ -8,57 +8,44 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from tests.support.broker_process import SRC
 from tests.support.failpoints import FOLDER, Failpoints
 from tests.support.programs import require_java
-from tests.support.restartable_broker import RestartableBroker
+from tests.support.restartable_broker import KillableBroker
+from tests.support.spark_environment import SETTINGS, spark_environment
 from tests.support.spark_pipelines import Pipeline
 
-REPOSITORY = SRC.parent
 LOCAL = "local[4,4]"  # room for tasks that stand in a trap; four attempts for each task
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.log.level": "ERROR",
-    # A short run: quick to start rather than quick in the end.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+EXECUTOR = "CoarseGrainedExecutorBackend"
 SHUFFLED = 2  # tasks behind the shuffle
 
 
 class Driver:
     """One run of a driver that runs these pipelines until everything is transferred, or for ever.
 
-    ``signed``: rows tell by headers who carried them. ``carried``: the code of the source travels with the tasks.
+    ``carried``: the code of the source travels with the tasks. ``jobs``: ready pipelines, by name and options.
     """
 
     def __init__(
         self,
         folder: Path,
-        broker: RestartableBroker,
+        broker: KillableBroker,
         pipelines: Sequence[Pipeline],
         failpoints: Failpoints | None = None,
         *,
+        jobs: Sequence[tuple[str, Mapping[str, Any]]] = (),
         master: str = LOCAL,
         settings: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         command: Sequence[str] = (sys.executable, "-m", "tests.support.spark_driver"),
-        signed: bool = False,
         carried: bool = False,
         endless: bool = False,
     ) -> None:
@@ -66,17 +53,18 @@ class Driver:
         folder.mkdir(parents=True, exist_ok=True)
         self.failpoints = failpoints
         self._is_over = False
-        self._log, self._begun = folder / "driver.log", folder / "begun"
+        self._log, self._begun, self._reports = folder / "driver.log", folder / "begun", folder / "reports"
         # What a killed driver leaves behind goes away with the test's folder.
         places = {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder / "warehouse")}
         plan = {
             "endpoint": broker.endpoint,
             "pipelines": [pipeline.plan() for pipeline in pipelines],
+            "jobs": jobs,
+            "reports": str(self._reports),
             "settings": {"spark.master": master, **SETTINGS, **places, **(settings or {})},
             "begun": str(self._begun),
             "shuffled": SHUFFLED,
             "trapped": failpoints is not None,
-            "signed": signed,
             "carried": carried,
             "endless": endless,
         }
@@ -108,6 +96,10 @@ class Driver:
     def log(self) -> str:
         return self._log.read_text(errors="replace")[-6000:]
 
+    def reports(self) -> list[str]:
+        """How the rows of each job add up, when all have ended."""
+        return self._reports.read_text().splitlines()
+
     def is_alive(self) -> bool:
         return self.process.poll() is None
 
@@ -125,36 +117,31 @@ class Driver:
         assert self.failpoints is not None
         self.failpoints.await_hits(names, self.is_alive)
 
+    def kill_executors_at(self, *names: str) -> None:
+        """Kill the executor of each task that stands at one of these failpoints, in any order.
+
+        The executors may have fewer cores than there are failpoints.
+        """
+        assert self.failpoints is not None
+        left = [*names]
+        while left:
+            name = self.failpoints.await_first(left, self.is_alive)
+            os.kill(executor_of(self.failpoints.seen(name)["pid"]), signal.SIGKILL)
+            self.failpoints.release(name)
+            left.remove(name)
+
     def await_end(self, seconds: float = 300.0) -> None:
         code = self.process.wait(seconds)
         self.kill()  # what lingers
         assert code == 0, f"the driver ended with {code}: {self.log()}"
 
 
-def spark_environment(folder: Path) -> dict[str, str]:
-    """The tests and the package can be imported by every process of Spark; temporary files go into the folder."""
-    temporary = folder / "tmp"
-    temporary.mkdir(parents=True, exist_ok=True)
-    kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("LEVERET_", "SPARK_", "PYSPARK_"))
-    }
-    return kept | {
-        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(SRC)]),
-        "PYSPARK_PYTHON": str(quick_python(temporary)),
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "TMPDIR": str(temporary),
-    }
-
-
-def quick_python(folder: Path, *flags: str) -> Path:
-    """Python for Spark's many short processes: finds Spark compiled, not as text in the zip file Spark names first."""
-    script = folder / "python"
-    packages = sysconfig.get_paths()["purelib"]
-    start = shlex.join([sys.executable, *flags])
-    script.write_text(f'#!/bin/sh\nPYTHONPATH={shlex.quote(packages)}:"$PYTHONPATH" exec {start} "$@"\n')
-    script.chmod(0o755)
-    return script
+def executor_of(pid: int) -> int:
+    """The executor that started this Python process."""
+    while EXECUTOR not in Path(f"/proc/{pid}/cmdline").read_text():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        assert pid > 1, "no executor"
+    return pid
 
 
 def session_members(session: int) -> Iterator[int]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pika
 
-from tests.support.restartable_broker import RestartableBroker
+from tests.support.restartable_broker import KillableBroker
 
 Message = tuple[str, bytes]  # its id and its body
 
@@ -32,6 +32,9 @@ class Pipeline:
     guarantee: str = "exactly-once"
     rows_in_batch: int = 600
     body_bytes: int = 1500
+    each_batch: bool = False  # written in update mode, by publish_each_batch
+    signed: bool = False  # rows name by headers the processes that handled them
+    is_first: bool = False  # runs to its end before the other pipelines start, without failpoints
     sent: list[Message] = field(default_factory=list)
 
     @property
@@ -42,7 +45,7 @@ class Pipeline:
     def output(self) -> str:
         return f"{self.name}-out"
 
-    def declare(self, broker: RestartableBroker) -> None:
+    def declare(self, broker: KillableBroker) -> None:
         with broker.connect() as known:
             channel = known.channel
             channel.exchange_declare(self.name, "fanout", durable=True)
@@ -57,7 +60,7 @@ class Pipeline:
                 channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
                 channel.queue_bind(queue, self.input, shard)
 
-    def publish(self, broker: RestartableBroker, number: int) -> None:
+    def publish(self, broker: KillableBroker, number: int) -> None:
         """Persistent, in one transaction: all of it is there when this returns."""
         new = [self._message(len(self.sent) + n) for n in range(number)]
         with broker.connect() as known:
@@ -80,7 +83,8 @@ class Pipeline:
         else:
             source |= {"superStream": self.input, "startingOffsets": "earliest"}
         sink = {"exchange": self.name, "guarantee": self.guarantee}
-        return {"name": self.name, "source": source, "sink": sink, "checkpoint": str(self.checkpoint)}
+        chosen = {name: getattr(self, name) for name in ("name", "each_batch", "signed", "is_first")}
+        return chosen | {"source": source, "sink": sink, "checkpoint": str(self.checkpoint)}
 
     # ---- what is known of it
 
@@ -98,11 +102,11 @@ class Pipeline:
         names = [path.name for path in (self.checkpoint / folder).glob("*")]
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
-    def last_committed(self, broker: RestartableBroker) -> int:
+    def last_committed(self, broker: KillableBroker) -> int:
         last = broker.ask("commits", transaction=self.transaction())["last_batch"]
         return -1 if last is None else last
 
-    def staged(self, broker: RestartableBroker) -> Counter[int]:
+    def staged(self, broker: KillableBroker) -> Counter[int]:
         """Messages by batch."""
         found: Counter[int] = Counter()
         for stage in broker.ask("stages")["stages"]:
@@ -110,15 +114,15 @@ class Pipeline:
                 found[stage["batch"]] += stage["messages"]
         return found
 
-    def leased(self, broker: RestartableBroker) -> int:
+    def leased(self, broker: KillableBroker) -> int:
         return sum(lease["messages"] for lease in broker.ask("leases")["leases"] if lease["queue"] == self.input)
 
-    def waiting(self, broker: RestartableBroker) -> int:
+    def waiting(self, broker: KillableBroker) -> int:
         with broker.connect() as known:
             number: int = known.channel.queue_declare(self.output, passive=True).method.message_count
         return number
 
-    def received(self, broker: RestartableBroker) -> list[Received]:
+    def received(self, broker: KillableBroker) -> list[Received]:
         """All that is in the queue behind the exchange, taken from it over AMQP."""
         found: list[Received] = []
         number = self.waiting(broker)
@@ -140,7 +144,7 @@ class Pipeline:
         assert not lost, f"{self.name}: {lost.total()} of {len(self.sent)} messages are lost, {_few(lost)}"
         assert not surplus, f"{self.name}: {surplus.total()} messages came twice or from nowhere, {_few(surplus)}"
 
-    def assert_nothing_left_over(self, broker: RestartableBroker) -> None:
+    def assert_nothing_left_over(self, broker: KillableBroker) -> None:
         assert not self.staged(broker)
         if self.kind == "classic":
             assert self.leased(broker) == 0

@@ -80,6 +80,7 @@ class StoreHarness(Store):
         self.losses = 0
         self.reclaims = True  # after every write
         self.is_lazy = False  # the journal requested a wake-up
+        self.awaits_acks = False  # and a short one
         self.tails: dict[tuple[int, int], int] = {}
         self._full_size = full_size
         self._void = -1
@@ -92,6 +93,9 @@ class StoreHarness(Store):
 
     def submit_later(self) -> None:
         self.is_lazy = True
+
+    def wait_for_acks(self) -> None:
+        self.awaits_acks = True
 
     def _lost(self) -> None:
         self.losses += 1
@@ -146,7 +150,10 @@ class StoreHarness(Store):
         self.journal.flush()
 
     def wait(self) -> None:
-        """Time goes by: what was lazy is not any more."""
+        """Time goes by: what was lazy is not any more, and what waited for acks does not."""
+        while self.awaits_acks:
+            self.awaits_acks = False
+            self.journal.acks_awaited()
         if self.is_lazy:
             self.is_lazy = False
             self.journal.hand_over()

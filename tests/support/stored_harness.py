@@ -35,6 +35,8 @@ MOST_STEPS = 10_000
 
 
 class StoredHarness(Harness):
+    store_type = ManualStore
+
     def __init__(
         self,
         disk: VirtualDisk | None = None,
@@ -48,7 +50,7 @@ class StoredHarness(Harness):
         elapsed = float(len(self.disk.files()))  # message time differs in each run, wall time does not
         self.clock = FrozenClock(wall - elapsed)
         self.clock.move_to(self.clock.now() + elapsed)
-        self.store = ManualStore(self.disk, self.clock, segment_size)
+        self.store = self.store_type(self.disk, self.clock, segment_size)
         self.settings = {
             "queue_memory": queue_memory,
             "memory_high_watermark": memory_high_watermark,

@@ -41,6 +41,9 @@ class SynchronousStore:
     def submit_later(self) -> None:
         pass
 
+    def wait_for_acks(self) -> None:
+        pass
+
     def __enter__(self) -> Self:
         return self
 

@@ -39,6 +39,7 @@ class Operation(NamedTuple):
     offset: int = 0
     size: int = 0
     changes: tuple[Change, ...] = ()
+    new: str = ""
 
 
 Fault = Callable[[str, str], OSError | None]  # kind of operation, path
@@ -102,6 +103,10 @@ class VirtualDisk:
     def remove(self, path: str) -> None:
         self._do(Operation("remove", path))
 
+    def rename(self, path: str, new: str) -> None:
+        self._inode(path)
+        self._do(Operation("rename", path, new=new))
+
     # ---- and read
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -145,7 +150,7 @@ class VirtualDisk:
 
     def redo(self, operation: Operation) -> None:
         """The same as was done elsewhere, without remembering it."""
-        kind, path, data, offset, size, changes = operation
+        kind, path, data, offset, size, changes, new = operation
         if kind == "create":
             self._names[path] = Inode()
         elif kind == "append":
@@ -159,6 +164,8 @@ class VirtualDisk:
             self._sync_names(f"{path}/")
         elif kind == "remove":
             self._names.pop(path, None)
+        elif kind == "rename":
+            self._names[new] = self._names.pop(path)
         else:
             for change in changes:
                 self._apply(change)

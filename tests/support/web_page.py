@@ -11,6 +11,7 @@ from playwright.sync_api import Page
 import leveret
 from leveret.wire.properties import Properties
 
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 LogIn = Callable[..., Page]
 Picture = Callable[[str], Path]
 

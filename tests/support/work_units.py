@@ -23,7 +23,12 @@ LEAST = 2.0  # seconds of a file that is recorded
 SLOW = 5.0  # seconds of a test for which no other long unit should wait
 SHARED = {
     "rabbitmq": re.compile(r"tests/compat/.*_rabbitmq\.py"),
-    "spark": re.compile(r"tests/spark/test_(batch_source|guide|jobs_\w+|queries|sinks)\.py"),
+    # Three sessions of Spark, about as long as each other, so that none of them is the last to end.
+    "spark": re.compile(
+        r"tests/spark/test_(batch_source|formats|guide|notebook|queries|sinks|source_features|tables)\.py"
+    ),
+    "spark jobs": re.compile(r"tests/spark/test_jobs_(frames|keyed|running|unroutable)\.py"),
+    "spark no loss": re.compile(r"tests/spark/test_(jobs_commands|no_loss)\.py"),
 }
 
 

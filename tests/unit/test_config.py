@@ -12,7 +12,7 @@ from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission, Boo
 from leveret.config import DECLARED, Settings
 from leveret.config_sources import load_settings, load_with_sources
 from leveret.errors import ConfigError
-from leveret.machine import FALLBACK_MEMORY, short_hostname, usable_memory
+from leveret.machine import short_hostname
 from leveret.setting_kinds import MemoryWatermark
 
 
@@ -78,6 +78,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("log_level", "DEBUG", "debug"), ("data_dir", "/x", Path("/x")),
         ("behind_proxy", "on", True), ("behind_proxy", True, True), ("behind_proxy", "off", False),
         ("trusted_proxies", "10.0.0.5, fd00::/8", ("10.0.0.5", "fd00::/8")), ("trusted_proxies", [], ()),
+        ("http_path_prefix", "/mq/", "/mq"), ("http_path_prefix", "none", ""), ("http_path_prefix", "/a/b", "/a/b"),
         ("proxy_protocol", False, frozenset()), ("proxy_protocol", "off", frozenset()),
     ],
 )  # fmt: skip
@@ -99,6 +100,7 @@ def test_a_value_is_understood(name: str, given: object, expected: object) -> No
         ("channel_max", "0"), ("channel_max", "65536"), ("channel_max", "2047.0"), ("connection_max", "-1"),
         ("log_format", "xml"), ("log_format", 1), ("node_name", " "), ("loopback_users", 3), ("default_password", ""),
         ("behind_proxy", "nginx"), ("behind_proxy", 1), ("proxy_protocol", "amqp,smtp"), ("proxy_protocol", 1),
+        ("http_path_prefix", "mq"), ("http_path_prefix", "/a b"), ("http_path_prefix", "/a//b"),
         ("trusted_proxies", "10.0.0.5/8"), ("trusted_proxies", "proxy.example"), ("trusted_proxies", True),
     ],
 )  # fmt: skip
@@ -121,7 +123,11 @@ def test_a_bad_secret_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_a_password_is_never_a_flag_and_never_in_a_repr() -> None:
-    assert [item.name for item in DECLARED if item.flag is None] == ["default_password"]
+    assert [item.name for item in DECLARED if item.flag is None] == [
+        "default_password",
+        "oidc_client_secret",
+        "cluster_password",
+    ]
     settings = load_settings(None, {"LEVERET_DEFAULT_PASSWORD": " hunter2 "}, {})
     assert settings.default_password == " hunter2 "
     assert "hunter2" not in repr(settings)
@@ -259,6 +265,23 @@ def test_tls_files_without_a_certificate_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
+        ({"cluster_user": "leveret"}, "cluster_user = 'leveret' needs cluster_password too.*LEVERET_CLUSTER_PASSWORD"),
+        ({"cluster_tls_key": "node.key"}, "cluster_tls_key = 'node.key' needs cluster_tls_cert too"),
+        (
+            {"cluster_user": "leveret", "cluster_password": "x", "cluster_credentials": "user.creds"},
+            "cluster_user and cluster_credentials are both set: remove one of them",
+        ),
+    ],
+)
+def test_contradictory_logins_for_the_engine_are_refused(given: dict[str, str], expected: str) -> None:
+    environ = {f"LEVERET_{name.upper()}": value for name, value in given.items()}
+    with pytest.raises(ConfigError, match=expected):
+        load_settings(None, environ, {})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
         ("on", {"amqp", "amqps", "http", "https", "stomp", "stomps"}),
         (True, {"amqp", "amqps", "http", "https", "stomp", "stomps"}),
         ("AMQP, stomp", {"amqp", "stomp"}),
@@ -345,26 +368,3 @@ def test_any_text_in_a_variable_is_a_value_or_a_config_error(name: str, text: st
         load_settings(None, {name: text, "LEVERET_TLS_CERT": text, "LEVERET_TLS_CA": text}, {})
     except ConfigError as refused:
         assert "LEVERET_" in str(refused)  # noqa: PT017
-
-
-def groups(root: Path, own: str, files: dict[str, str]) -> Path:
-    for name, text in {"proc/self/cgroup": own, **files}.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return root
-
-
-def test_the_tightest_control_group_bounds_the_memory(tmp_path: Path) -> None:
-    files = {"sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}
-    assert usable_memory(groups(tmp_path, "0::/a/b\n", files)) == 1_000_000
-
-
-def test_a_version_one_limit_counts_too_even_when_the_path_is_the_hosts(tmp_path: Path) -> None:
-    files = {"sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n"}
-    assert usable_memory(groups(tmp_path, "3:cpu:/x\n4:memory:/docker/abc\n", files)) == 2_000_000
-
-
-def test_without_control_groups_it_is_the_machines_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert usable_memory(tmp_path) > 1 << 24
-    monkeypatch.setattr("leveret.machine._physical_memory", lambda: None)
-    assert usable_memory(tmp_path) == FALLBACK_MEMORY

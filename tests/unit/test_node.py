@@ -42,5 +42,5 @@ def test_permissions_of_a_declared_user_are_taken() -> None:
 def test_a_data_directory_that_cannot_be_made_is_refused_with_the_remedy(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    with pytest.raises(StoreError, match="--data-dir"):
+    with pytest.raises(StoreError, match="set data_dir to another one"):
         start(data_dir=blocked / "data")

@@ -9,7 +9,7 @@ import leveret
 
 WEBUI = Path(leveret.__file__).parent / "webui"
 WORDS = re.compile(
-    r"\b(nobody|somebody|whoever|anybody|story|biography|witness|verdict|choosy|door(?:man)|task|lapsed|riddle"
+    r"\b(nobody|somebody|whoever|anybody|story|biography|witness|verdict|choosy|door(?:man)|lapsed|riddle"
     r"|bury|buried|exhumed?|dies|died|dying|mend(?:ed)?|starved|deaf|equip(?:ped)?|memory mark|the page tells"
     r"|rests in|empty in|holds from now on|is there\.)\b",
     re.IGNORECASE,
