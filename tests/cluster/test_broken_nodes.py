@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def new_cell(tmp_path: Path) -> Iterator[NewCell]:
 
     def new_cell(servers: NatsServers, name: str, faults: str) -> Cell:
         """Three nodes, started, with these faults."""
-        program = (sys.executable, "-m", "tests.support.broken_node", faults)
+        program = ("tests.support.broken_node", faults)
         made.append(Cell(tmp_path, servers, name, program=program))
         made[-1].start()
         return made[-1]
@@ -70,8 +69,11 @@ def test_appends_of_a_deposed_leader_are_lost_without_the_fence(
 def test_messages_confirmed_before_the_engine_has_them_are_lost_with_the_leader(
     own_servers: NatsServers, new_cell: NewCell
 ) -> None:
+    """The engine may lack even the declaration of their queue."""
+
     async def run(cell: Cell) -> None:
         leader = cell.leader()
+        cell.await_ready()
         async with Publishers(cell) as publishers:
             sender = await publishers.add(leader)
             sender.send(20)

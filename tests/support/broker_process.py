@@ -13,7 +13,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
+
+if TYPE_CHECKING:
+    from tests.support.forked_broker import ForkedProcess
 
 SRC = Path(__file__).parents[2] / "src"
 OFF = ("--http-port", "off", "--https-port", "off", "--stomp-port", "off")
@@ -44,7 +47,7 @@ class BrokerProcess:
 
     def begin(
         self, arguments: Sequence[str], log: BinaryIO, environ: Mapping[str, str], before: Callable[[], None] | None
-    ) -> subprocess.Popen[bytes]:
+    ) -> subprocess.Popen[bytes] | ForkedProcess:
         return subprocess.Popen(
             [sys.executable, "-m", "leveret.cli.main", *arguments],
             stdout=subprocess.PIPE,

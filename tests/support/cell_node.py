@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from tests.support.cell_ports import free_ports
+from tests.support.fork_server import LEVERET
+from tests.support.forked_broker import IS_COLD, ForkedProcess
 from tests.support.machines import HERE, Machine
 from tests.support.nats_servers import NatsServers
 
@@ -38,17 +40,19 @@ class CellNode:
         name: str,
         arguments: list[str],
         ports: dict[str, int],
-        program: Sequence[str] = PROGRAM,
+        program: Sequence[str] = (LEVERET,),
         machine: Machine = HERE,
     ) -> None:
-        """``ports`` by name: amqp, http and cluster, and perhaps more. ``program``: instead of ``leveret``."""
+        """``ports`` by name: amqp, http and cluster, and perhaps more. ``program``: a module that is run instead of
+        ``leveret``, with its arguments."""
         self.name = name
         self.host = machine.host
         self.ports = ports
-        self._program = (*machine.prefix, *program)
+        self._machine = machine
+        self._program = program
         self.port, self.http_port, self.cluster_port = (ports[name] for name in PORTS)
         self.data = folder / name
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._log = folder / f"{name}.log"
         self._begun = 0  # where the last start begins in the log
         self._arguments = [
@@ -59,17 +63,31 @@ class CellNode:
         ]
 
     def start(self, **environ: str) -> None:
-        """``environ``: more environment variables."""
+        """``environ``: more environment variables. With some, the process is not forked, but a program of its own."""
         self._begun = len(self.log())
+        variables = os.environ | LOGIN | environ
+        module, *before = self._program
+        arguments = [*before, "serve", *self._arguments]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._program, "serve", *self._arguments],
-                stdout=log,
-                stderr=log,
-                cwd=REPOSITORY,
-                env=os.environ | LOGIN | environ,
-                start_new_session=True,
-            )
+            if environ or IS_COLD:
+                self.process = subprocess.Popen(
+                    [*self._machine.prefix, sys.executable, "-m", module, *arguments],
+                    stdout=log,
+                    stderr=log,
+                    cwd=REPOSITORY,
+                    env=variables,
+                    start_new_session=True,
+                )
+            else:
+                self.process = ForkedProcess(
+                    module,
+                    arguments,
+                    variables,
+                    log.fileno(),
+                    log.fileno(),
+                    folder=REPOSITORY,
+                    network=self._machine.network,
+                )
 
     @property
     def url(self) -> str:
@@ -142,11 +160,11 @@ class Cell:
         *arguments: str,
         nodes: int = 3,
         listeners: tuple[str, ...] = (),
-        program: Sequence[str] = PROGRAM,
+        program: Sequence[str] = (LEVERET,),
         machines: Sequence[Machine] = (),
     ) -> None:
         """``arguments``: more ones of ``leveret serve``. ``listeners``: besides amqp and http, by scheme. ``program``:
-        instead of ``leveret``. ``machines``: one for each node; by default all are on this one."""
+        see CellNode. ``machines``: one for each node; by default all are on this one."""
         self.name = name
         self._machines = machines or [HERE] * 8
         self._program = program

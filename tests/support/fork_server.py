@@ -1,9 +1,10 @@
 """A process that has imported the whole broker and forks itself for every request to run ``leveret``.
 
 Importing takes most of the start. A forked process is separate: it has its own memory, files, signals and exit, and
-kill -9 ends it like any other. It runs ``leveret`` from the parsing of the command line on.
+kill -9 ends it like any other. It runs ``leveret`` from the parsing of the command line on, or another module as
+``python -m`` does, in the folder and the network of the request.
 
-    control socket ->  {"arguments", "environ", "folder"} with stdout, stderr and a link
+    control socket ->  {"module", "arguments", "environ", "folder"} with stdout, stderr, a network namespace and a link
     link           <-  the process id, then, when it has ended, its exit status as in ``subprocess``
                    ->  nothing; when the other side closes it, the process is killed
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -24,10 +26,14 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from tests.support.network import CLONE_NEWNET, set_namespace
+
+LEVERET = "leveret.cli.main"
 MOST = 1 << 17  # bytes of a request
 PRELOADED = (
     *("encodings.idna", "resource", "uvloop", "leveret.cli.data", "leveret.cli.serve", "leveret.node"),
     *("uvicorn", "leveret.http.app", "leveret.api.routes", "leveret.pipeline.routes"),
+    *("leveret.cli.many_cells", "leveret.cluster_node", "leveret.replicated_cell"),
 )
 
 
@@ -41,30 +47,31 @@ def preload() -> None:
         app(["serve", "--help"])
 
 
-def serve_forks(control: socket.socket) -> None:
-    """Returns in each new process, and when the control socket is closed."""
+def serve_forks(control: socket.socket) -> str:
+    """Returns in each new process, with the module to run."""
     while True:
-        data, files, _, _ = socket.recv_fds(control, MOST, 3)
+        data, files, _, _ = socket.recv_fds(control, MOST, 4)
         if not data:
             os._exit(0)
         if os.fork() == 0:
             control.close()
-            keep(json.loads(data), *files)
-            return
+            request = json.loads(data)
+            keep(request, *files)
+            return str(request["module"])
         for file in files:
             os.close(file)
 
 
-def keep(request: dict[str, Any], stdout: int, stderr: int, link_file: int) -> None:
+def keep(request: dict[str, Any], stdout: int, stderr: int, network: int, link_file: int) -> None:
     """Returns only in the requested process."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     process = os.fork()
     if process == 0:
         os.close(link_file)
-        become(request, stdout, stderr)
+        become(request, stdout, stderr, network)
         return
-    os.close(stdout)
-    os.close(stderr)
+    for file in (stdout, stderr, network):
+        os.close(file)
     with socket.socket(fileno=link_file) as link:
         link.sendall(b"%d\n" % process)
         watch(process, link)
@@ -73,7 +80,7 @@ def keep(request: dict[str, Any], stdout: int, stderr: int, link_file: int) -> N
 
 def watch(process: int, link: socket.socket) -> None:
     handle = os.pidfd_open(process)
-    ready, _, _ = select.select([handle, link], [], [])
+    ready, _, _ = select.select([handle, link.fileno()], [], [])
     if handle not in ready:
         os.kill(process, signal.SIGKILL)
     ended = os.waitid(os.P_PID, process, os.WEXITED | os.WNOWAIT)
@@ -86,7 +93,11 @@ def watch(process: int, link: socket.socket) -> None:
     os.waitpid(process, 0)
 
 
-def become(request: dict[str, Any], stdout: int, stderr: int) -> None:
+def become(request: dict[str, Any], stdout: int, stderr: int, network: int) -> None:
+    if not os.path.sameopenfile(network, own := os.open("/proc/self/ns/net", os.O_RDONLY)):
+        set_namespace(network, CLONE_NEWNET)  # the fork server is in that of the test that has started it
+    for file in (network, own):
+        os.close(file)
     for file, number in ((stdout, 1), (stderr, 2)):
         os.dup2(file, number)
         os.close(file)
@@ -102,11 +113,13 @@ def main() -> None:
     assert threading.active_count() == len(os.listdir("/proc/self/task")) == 1, "a fork would lose the other threads"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by pytest
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are reaped by the kernel
-    serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    module = serve_forks(socket.socket(fileno=int(sys.argv[1])))
+    if module == LEVERET:
+        from leveret.cli.main import main as leveret
 
-    from leveret.cli.main import main as leveret
-
-    leveret()
+        leveret()
+        return
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

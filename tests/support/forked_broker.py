@@ -20,9 +20,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import count
-from typing import BinaryIO
+from pathlib import Path
+from typing import Any, BinaryIO
 
 from tests.support.broker_process import SRC, BrokerProcess
+from tests.support.fork_server import LEVERET
 
 ROOT = SRC.parent
 IS_COLD = sys.platform != "linux" or bool(os.environ.get("LEVERET_COLD_STARTS"))
@@ -43,12 +45,12 @@ class ForkServer:
             )
         atexit.register(self.close)
 
-    def start(self, arguments: Sequence[str], environ: Mapping[str, str], stdout: int, stderr: int) -> socket.socket:
+    def start(self, request: Mapping[str, Any], stdout: int, stderr: int, network: str) -> socket.socket:
         """Start a process and return the link to it."""
         ours, theirs = socket.socketpair()
-        request = {"arguments": arguments, "environ": environ, "folder": os.getcwd()}
-        with theirs:
-            socket.send_fds(self._control, [json.dumps(request).encode()], [stdout, stderr, theirs.fileno()])
+        with theirs, open(network, "rb") as namespace:
+            files = [stdout, stderr, namespace.fileno(), theirs.fileno()]
+            socket.send_fds(self._control, [json.dumps(request).encode()], files)
         return ours
 
     def close(self) -> None:
@@ -64,22 +66,46 @@ def fork_server(turn: int, preloaded: str) -> ForkServer:
 class ForkedProcess:
     """The part of ``subprocess.Popen`` that the tests use."""
 
-    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], stderr: BinaryIO) -> None:
-        self.args = [sys.executable, "-m", "leveret.cli.main", *arguments]
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        *,
+        folder: Path | None = None,
+        network: str = "",
+    ) -> None:
+        """``network``: a file that is a network namespace; by default that of this thread."""
+        self.args = [sys.executable, "-m", module, *arguments]
         self.returncode: int | None = None
-        reading, writing = os.pipe()
-        self.stdout: BinaryIO = os.fdopen(reading, "rb")
-        try:
-            server = fork_server(next(turns) % 2, environ.get("LD_PRELOAD", ""))
-            self._link = server.start(arguments, environ, writing, stderr.fileno())
-        finally:
-            os.close(writing)
+        self.stdout: BinaryIO | None = None
+        request = {"module": module, "arguments": arguments, "environ": environ, "folder": str(folder or Path.cwd())}
+        server = fork_server(next(turns) % 2, environ.get("LD_PRELOAD", ""))
+        self._link = server.start(request, stdout, stderr, network or "/proc/thread-self/ns/net")
         self.pid = self._next_number(30)
 
-    def _next_number(self, seconds: float) -> int:
+    @classmethod
+    def piped(
+        cls, module: str, arguments: Sequence[str], environ: Mapping[str, str], stderr: BinaryIO
+    ) -> ForkedProcess:
+        """``stdout`` is the end of a pipe."""
+        reading, writing = os.pipe()
+        try:
+            process = cls(module, arguments, environ, writing, stderr.fileno())
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        process.stdout = os.fdopen(reading, "rb")
+        return process
+
+    def _next_number(self, seconds: float | None) -> int:
         """Read one line with a number."""
         if not select.select([self._link], [], [], seconds)[0]:
-            raise subprocess.TimeoutExpired(self.args, seconds)
+            raise subprocess.TimeoutExpired(self.args, seconds or 0)
         line = b""
         while not line.endswith(b"\n"):
             part = self._link.recv(1)
@@ -93,7 +119,7 @@ class ForkedProcess:
         except subprocess.TimeoutExpired:
             return None
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
             self.returncode = self._next_number(timeout)
             self._link.close()
@@ -117,4 +143,4 @@ class ForkedBroker(BrokerProcess):
     ) -> subprocess.Popen[bytes] | ForkedProcess:
         if IS_COLD or before is not None:
             return super().begin(arguments, log, environ, before)
-        return ForkedProcess(arguments, environ, log)
+        return ForkedProcess.piped(LEVERET, arguments, environ, log)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -40,7 +39,7 @@ class LinkedCells:
         patience: float | None = None,
     ) -> None:
         self._cells: dict[str, CellNode] = {}
-        program = [sys.executable, "-m", "tests.support.cell_program", "--cells", str(number)]
+        program = ["tests.support.cell_program", "--cells", str(number)]
         for option, value in (("--interval", interval), ("--patience", patience)):
             if value is not None:
                 program += [option, str(value)]

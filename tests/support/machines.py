@@ -30,10 +30,11 @@ ADDRESS = "198.51.100."  # reserved for documentation: no host has it
 
 
 class Machine(NamedTuple):
-    """``prefix``: of commands that run there."""
+    """``prefix``: of commands that run there. ``network``: the file of its namespace, if it has one of its own."""
 
     host: str
     prefix: tuple[str, ...] = ()
+    network: str = ""
 
 
 HERE = Machine("127.0.0.1")
@@ -70,7 +71,8 @@ class Machines:
         self._remove()
 
     def __getitem__(self, place: int) -> Machine:
-        return Machine(self._host(place), ("ip", "netns", "exec", self._names[place]))
+        name = self._names[place]
+        return Machine(self._host(place), ("ip", "netns", "exec", name), f"/run/netns/{name}")
 
     def __iter__(self) -> Iterator[Machine]:
         return (self[place] for place in range(len(self._names)))
