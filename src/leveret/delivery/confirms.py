@@ -1,4 +1,4 @@
-"""Publisher confirms of one channel: decides when each publish may be confirmed.
+"""Publisher confirms of one channel: decides when each publish may be confirmed.  Hot path.
 
 Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted. Receipts of the broker's
 log are increasing numbers, and 0 means that there is nothing to wait for. They are granted in order, except that the

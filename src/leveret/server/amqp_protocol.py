@@ -1,4 +1,4 @@
-"""The asyncio protocol of an AMQP connection: moves bytes between a socket and a session, without parsing AMQP."""
+"""The asyncio protocol of an AMQP connection: bytes between a socket and a session, without parsing AMQP.  Hot path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Polls for input for a moment before the event loop sleeps.
+"""Polls for input for a moment before the event loop sleeps.  Hot path.
 
 Theory of operation. A process that sleeps gives up its core, and waking it again costs more than a lone message: an
 interrupt for a core that has halted, which on virtual machines is an exit to the hypervisor, for both sides, and cold

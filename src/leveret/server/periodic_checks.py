@@ -21,7 +21,7 @@ TRIM_SHARE = 50  # the pause is this many times the duration of a trim: at most 
 NOT_NOW = float("inf")
 IDLE_SHARE = 0.05  # of a core, at most, for so many checks in a row: the load is over
 IDLE_CHECKS = 4
-WORTH_TRIMMING = 8 << 20  # bytes more than after the last trim
+WORTH_TRIMMING = 8 << 20  # bytes more than after the last trim, besides those of messages
 
 
 class PeriodicChecks:
@@ -35,7 +35,7 @@ class PeriodicChecks:
         self._next_trim = 0.0
         self._cpu = 0.0  # seconds, at the last check
         self._idle_checks = 0
-        self._after_trim = 0  # resident bytes
+        self._after_trim = 0  # resident bytes besides those of messages
 
     def start(self) -> None:
         self._timer = self._loop.call_later(INTERVAL, self._run)
@@ -56,8 +56,9 @@ class PeriodicChecks:
         resident = resident_memory()
         self._broker.look_at_memory(resident)
         self._broker.message_sizes.sort()
-        if resident is not None and self._is_idle() and resident > self._after_trim + WORTH_TRIMMING:
-            self._after_trim = resident  # at least until it has been trimmed
+        is_idle = self._is_idle()
+        if resident is not None and is_idle and self._besides_messages(resident) > self._after_trim + WORTH_TRIMMING:
+            self._after_trim = self._besides_messages(resident)  # at least until it has been trimmed
             self._loop.run_in_executor(None, self._trim_idle)
         if self._broker.memory.wants_trim and self._loop.time() >= self._next_trim:
             self._next_trim = NOT_NOW
@@ -66,16 +67,20 @@ class PeriodicChecks:
             self._broker.wake()
 
     def _is_idle(self) -> bool:
-        """Whether a load has just ended."""
+        """Whether there is no load."""
         before, self._cpu = self._cpu, time.process_time()
         self._idle_checks = self._idle_checks + 1 if self._cpu - before < IDLE_SHARE * INTERVAL else 0
-        return self._idle_checks == IDLE_CHECKS
+        return self._idle_checks >= IDLE_CHECKS
+
+    def _besides_messages(self, resident: int) -> int:
+        """A backlog may be consumed slowly, after the broker was idle with it: then this grows."""
+        return resident - self._broker.gauge.total
 
     def _trim_idle(self) -> None:
         """After a load, glibc keeps the buffers of its messages. Runs in a worker thread, without a collection: that
         would hold all threads."""
         trim_heap()
-        self._after_trim = resident_memory() or 0
+        self._after_trim = self._besides_messages(resident_memory() or 0)
 
     def _trim(self) -> None:
         """Runs in a worker thread, since it may take long."""

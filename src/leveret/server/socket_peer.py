@@ -1,4 +1,4 @@
-"""The asyncio protocol of any connection of a session: bytes out, and counters of both directions."""
+"""The asyncio protocol of any connection of a session: bytes out, and counters of both directions.  Hot path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls the broker's tick once per iteration of the event loop, however often it is woken."""
+"""Calls the broker's tick once per iteration of the event loop, however often it is woken.  Hot path."""
 
 from __future__ import annotations
 

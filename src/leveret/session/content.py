@@ -1,4 +1,4 @@
-"""Content frame by frame: headers and bodies of publishes that ``take_publishes`` cannot handle whole.
+"""Content frame by frame: headers and bodies of publishes that ``take_publishes`` cannot handle whole.  Hot path.
 
 Other protocols publish through ``publish_content`` too. If properties matter to the broker, they are decoded here: CC
 and BCC become further routing keys, a direct reply-to is rewritten, user-id and expiration are checked.

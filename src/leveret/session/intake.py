@@ -171,6 +171,7 @@ class Intake:
                     "internal error while handling a frame", channel=self.at_channel, method=self.at_method
                 )
                 connection.fail(internal_error(error))
+            self.wanted = 0  # of a message behind the failed one: what is left may begin with another frame
             pos = self.resume_at
         return len(data)
 

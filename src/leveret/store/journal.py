@@ -168,9 +168,14 @@ class Journal:
             if not (may_wait and self._is_better_later()):
                 self._flush()
         except Exception as problem:
-            self.failure = f"a bug ({problem!r})"  # never grant what may not have been written
-            self._lose()
+            self._stop_granting(problem)
             raise
+
+    def _stop_granting(self, problem: Exception) -> None:
+        """After a bug: never grant what may not have been written."""
+        if self.failure is None:
+            self.failure = f"a bug ({problem!r})"
+            self._lose()
 
     def _count_settled(self) -> None:
         if self._settles:
@@ -204,6 +209,13 @@ class Journal:
         """A while has passed since the first append began to wait for its acks."""
         if self.is_stopped or self.failure is not None:
             return
+        try:
+            self._after_ack_wait()
+        except Exception as problem:
+            self._stop_granting(problem)
+            raise
+
+    def _after_ack_wait(self) -> None:
         self._count_settled()
         if self.batches.writer is not None and not self.listener.is_awaiting and self.ack_wait.is_patient():
             self.batches.writer.wait_for_acks()

@@ -12,6 +12,8 @@ from leveret.wire.methods import (
     BasicRecover,
     BasicReject,
     ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
     QueueDelete,
     TxCommit,
     TxRollback,
@@ -152,6 +154,20 @@ def test_a_mandatory_message_is_returned_when_its_queue_died_before_the_commit(c
     client.ask(QueueDelete("out"))
     client.send(TxCommit())
     assert client.bodies() == [b"back"]
+
+
+def test_a_refused_message_does_not_delay_what_follows_the_large_one_behind_it() -> None:
+    """Seen: the size of the second message was taken for that of its body frame, and the close-ok was not read."""
+    harness = Harness(memory_high_watermark=1)
+    client = harness.client()
+    client.session.least_held = 0
+    client.ask(TxSelect())
+    data = client.published("", "out", b"refused") + client.published("", "out", bytes(60_000))
+    client.feed(data[:-40_000])
+    assert client.error()[0] == 406
+    client.feed(data[-40_000:])
+    client.send(ChannelCloseOk(), ChannelOpen())
+    assert [answer.NAME for answer in client.heard()] == ["channel.open-ok"]  # type: ignore[union-attr]
 
 
 def test_an_expiration_counts_from_the_commit(harness: Harness, client: Client) -> None:

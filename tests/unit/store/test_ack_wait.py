@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leveret.store.ack_wait import MOST_WAITING, PERIODS
 from leveret.store.definitions import Put, VhostRow
 from leveret.store.lane_log import MOST_QUICK
@@ -189,3 +191,20 @@ def test_a_stopping_journal_writes_what_waits() -> None:
     assert PUBLISH in kinds(harness)
     harness.wait()  # the timer fires after the stop
     assert not harness.waiting
+
+
+def test_a_bug_after_the_wait_makes_the_store_read_only() -> None:
+    """Later appends would wait for a timer that is not set any more."""
+    harness = with_quick_consumers()
+    harness.publish([1], b"second")
+    harness.turn()
+    harness.settle(1, 2)
+
+    def fail(_: set[int]) -> None:
+        raise ZeroDivisionError
+
+    harness.listener.on_early = fail
+    with pytest.raises(ZeroDivisionError):
+        harness.journal.acks_awaited()
+    assert harness.journal.failure is not None
+    assert harness.losses == 1
