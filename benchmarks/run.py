@@ -165,8 +165,8 @@ def brief(key: str, line: Line) -> str:
 
 
 def commit() -> str:
-    """Which state of the source was measured."""
-    command = ["git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD"]
+    """Which state of the source was measured; ends with ``-dirty`` if it was not committed."""
+    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty", "--exclude", "*"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout.strip() if result.returncode == 0 else "uncommitted"
 

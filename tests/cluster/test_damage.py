@@ -19,7 +19,7 @@ from tests.support.cell_node import Cell, CellNode, until
 from tests.support.nats_servers import NatsServers
 from tests.support.recorded_publishers import Publisher, Publishers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -51,6 +51,10 @@ Damage = Callable[[Path], None]
 def has_segment(node: CellNode) -> bool:
     """A standby makes the first one when it applies the log."""
     return any((node.data / "journal").glob("*.seg"))
+
+
+def oldest_segment(node: CellNode) -> Path:
+    return min((node.data / "journal").glob("*.seg"))
 
 
 def newest_segment(node: CellNode) -> Path:
@@ -112,13 +116,13 @@ def test_damage_that_a_leader_finds_when_it_loads_messages_costs_none(cell: Cell
             publisher = await publishers.add(former)
             publisher.send(50, 2000)
             assert await publisher.take_confirms(50, 20) == 50
-            await asyncio.to_thread(until, lambda: all(map(has_segment, cell.nodes)), 20, cell.logs)
-            last = max(newest_segment(node).stem for node in cell.nodes)
-            former.kill()
+            await asyncio.to_thread(until, lambda: all(map(has_segment, cell.nodes)), 60, cell.logs)
+            await asyncio.to_thread(restart_without_checkpoints, cell)
             leader = await asyncio.to_thread(cell.leader)
-            damaged = next(node for node in cell.nodes if node not in (former, leader))
-            await publish_until_checkpoint(await publishers.add(leader), damaged, last)
-            await asyncio.to_thread(start_again, damaged, flip, min((damaged.data / "journal").glob("*.seg")))
+            damaged, third = cell.standbys()
+            third.kill()
+            await publish_until_checkpoint(await publishers.add(leader), damaged)
+            await asyncio.to_thread(start_again, damaged, flip, oldest_segment(damaged))
             leader.kill()
             await asyncio.to_thread(read, damaged, PARKED)
             await asyncio.to_thread(damaged.wait_for, "this node cannot lead")
@@ -173,10 +177,19 @@ def spoil(node: CellNode, body: bytes) -> None:
     raise AssertionError("the message is not on disk")
 
 
-async def publish_until_checkpoint(publisher: Publisher, node: CellNode, last: str) -> None:
-    """Until this standby has one of the leader. Those of the former leader are not behind the segment ``last``."""
+def restart_without_checkpoints(cell: Cell) -> None:
+    """The leader then takes one at once."""
+    for node in cell.nodes:
+        node.kill()
+        for path in (node.data / "journal").glob("*.checkpoint"):
+            path.unlink()
+    cell.start()
+
+
+async def publish_until_checkpoint(publisher: Publisher, standby: CellNode) -> None:
+    """Until a checkpoint covers its oldest segment."""
     sent = 0
-    while not [path for path in (node.data / "journal").glob("*.checkpoint") if path.stem > last]:
+    while not any(path.stem > oldest_segment(standby).stem for path in (standby.data / "journal").glob("*.checkpoint")):
         publisher.send(1)
         sent += 1
         assert await publisher.take_confirms(sent, 20) == sent
