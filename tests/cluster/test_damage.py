@@ -19,7 +19,7 @@ from tests.support.cell_node import Cell, CellNode, until
 from tests.support.nats_servers import NatsServers
 from tests.support.recorded_publishers import Publisher, Publishers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
