@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.work_units import is_slow, longest_first, unit_of, unit_seconds
 
-pytestmark = pytest.mark.timeout(180)  # three processes that each import pytest and Leveret
 ROOT = Path(__file__).resolve().parents[1]
 PASSES = "def test_passes():\n    pass\n"
 FAILS = "def test_fails():\n    assert 'expected' == 'actual'\n"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.broker
 def answers(broker: leveret.Broker, *pieces: bytes) -> list[int]:
     """The statuses of all responses until the broker closes the connection."""
     address = urlsplit(broker.http_url)
-    with socket.create_connection((address.hostname, address.port or 0), timeout=5) as peer:
+    with socket.create_connection((address.hostname, address.port or 0), timeout=60) as peer:
         received = b""
         try:
             for piece in pieces:

@@ -50,7 +50,7 @@ def attack(network: Network, broker: leveret.Broker, port: int, request: bytes) 
     broker.post(all_reset.wait)  # type: ignore[arg-type]
     for _ in range(TRIES):
         with network.inside():
-            peer = socket.create_connection((ADDRESS, port), timeout=5)
+            peer = socket.create_connection((ADDRESS, port), timeout=60)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         peer.sendall(request)
         peer.close()

@@ -15,7 +15,7 @@ from tests.support.nats_servers import NatsServers
 from tests.support.operation_history import Kind
 from tests.support.recorded_publishers import Publishers
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(400)
 
 NewCell = Callable[..., Cell]
 

@@ -16,7 +16,7 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 CELLS = ("c1", "c2")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_cells_of_one_machine_become_replicated_cells(own_servers: NatsServers, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, "--cells", "2") as broker:
         with clients_by_cell(broker.url(), *CELLS) as clients:

@@ -81,7 +81,7 @@ class Page:
         return names
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_sharded_exchanges_over_three_cells(tmp_path: Path) -> None:
     amqp, http = first_ports()
     cluster = Page(CLUSTER, tmp_path / "cluster", amqp, http)

@@ -11,7 +11,7 @@ from tests.support.cell_node import Cell
 from tests.support.cell_publishers import AioPika, CeleryTasks, Kombu, Leveret, Pika, Publisher, numbers_in
 from tests.support.nats_servers import NatsServers
 
-SECONDS = 15.0  # in which clients go on: a node is replaced in about 2, and they try again now and then
+SECONDS = 60.0  # in which clients go on: a node is replaced in about 2, and they try again now and then
 MESSAGES = 20
 
 

@@ -18,10 +18,10 @@ from tests.support.mounts import Mount, ext4_on_a_file, tmpfs
 from tests.support.nats_servers import NatsServers
 from tests.support.recorded_publishers import Publisher, Publishers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 CUTS = int(os.environ.get("LEVERET_POWER_CUTS", "1"))
-CUT_SECONDS = 240  # at most, with the load before and after it
+CUT_SECONDS = 400  # at most, with the load before and after it
 SMALL = 24 << 20
 LARGE = 512 << 20
 MESSAGE = 64 << 10

@@ -24,7 +24,7 @@ def cells(own_servers: NatsServers, tmp_path_factory: pytest.TempPathFactory) ->
         yield dict(zip(("c1", "c2"), both.nodes, strict=True))
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_a_cell_waits_for_its_first_definitions_and_then_works_without_the_first_cell(
     cells: dict[str, CellNode],
 ) -> None:

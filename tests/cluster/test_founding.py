@@ -28,7 +28,7 @@ def single(cell: Cell, name: str) -> CellNode:
     cell.singles.append(node)
     begun = len(node.log())
     node.start()
-    until(lambda: " is ready" in node.log()[begun:], 20.0, node.log)
+    until(lambda: " is ready" in node.log()[begun:], 60, node.log)
     return node
 
 
@@ -95,7 +95,7 @@ def test_a_removed_node_stops_following_and_joins_again_when_it_is_started(cell:
     publish(leader, "without it", 3)
     stop(removed)
     removed.start()
-    until(lambda: removed.log().count("is ready") == 2, 20.0, removed.log)
+    until(lambda: removed.log().count("is ready") == 2, 60, removed.log)
 
 
 def test_of_two_nodes_with_data_the_second_is_refused(cell: Cell) -> None:

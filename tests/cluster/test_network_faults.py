@@ -15,7 +15,7 @@ from tests.support.cell_node import Cell, CellNode
 from tests.support.machines import Machines
 from tests.support.nats_servers import NatsServers
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 class Site(NamedTuple):

@@ -114,14 +114,14 @@ class Traffic:
         """Until all that was sent is confirmed and delivered."""
         self._is_over = True
         await self._tasks[0]
-        await asyncio.wait_for(asyncio.gather(*self._publishes), 30)
+        await asyncio.wait_for(asyncio.gather(*self._publishes), 60)
         await until(lambda: len(self.delivered) >= len(self.sent))
 
     def delivered_between(self, begin: float, end: float) -> list[bytes]:
         return [body for when, body in self.delivered if begin < when < end]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("places", [(0, 1), (0, 2), (1, 2)])
 def test_deliveries_pause_while_the_engine_has_no_majority(
     own_servers: NatsServers, node: CellNode, places: tuple[int, int]
@@ -138,14 +138,14 @@ def test_deliveries_pause_while_the_engine_has_no_majority(
                 paused, reason = traffic.blocked[0]
                 confirmed = len(traffic.confirmed)
                 assert reason == "the replicated log does not answer"
-                assert 1.5 < paused - cut < 4.0
-                await asyncio.sleep(2)  # in which nothing may happen
+                assert 0.5 < paused - cut < 8.0  # long before the lease is over
+                await asyncio.sleep(3)  # in which nothing may happen
             finally:
                 for place in places:
                     own_servers.signal(place, signal.SIGCONT)
             assert len(traffic.confirmed) == confirmed
             await until(lambda: bool(traffic.unblocked))
-            assert traffic.delivered_between(paused + 0.3, traffic.unblocked[0] - 0.3) == []
+            assert traffic.delivered_between(paused + 1, traffic.unblocked[0] - 1) == []
             await traffic.more()
             await traffic.finish()
             assert [body for _, body in traffic.delivered] == traffic.sent
@@ -154,7 +154,7 @@ def test_deliveries_pause_while_the_engine_has_no_majority(
     assert "stepping down" not in node.log()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_a_leader_that_was_stopped_delivers_nothing_more(cell: Cell) -> None:
     """Acks and fetches that arrived meanwhile are the first that it handles when it continues."""
 
@@ -168,7 +168,7 @@ def test_a_leader_that_was_stopped_delivers_nothing_more(cell: Cell) -> None:
             await channel.publish(body, "", QUEUE, PERSISTENT)
         await channel.qos(1)
         consumer = await channel.consume(QUEUE)
-        first = await consumer.next(20)
+        first = await consumer.next(60)
         assert first is not None
         old.signal(signal.SIGSTOP)
         channel.ack(first.delivery_tag)
@@ -183,7 +183,7 @@ def test_a_leader_that_was_stopped_delivers_nothing_more(cell: Cell) -> None:
             assert bodies == [b"1", b"2", b"3"]
         old.signal(signal.SIGCONT)
         with pytest.raises(AmqpError):  # the connection is closed
-            await consumer.next(20)
+            await consumer.next(60)
         with pytest.raises(AmqpError):
             await fetched
         old.wait_for("stepping down")

@@ -17,7 +17,7 @@ LARGE = 400 << 10
 REMEDY = "accepts messages of at most 262144 bytes: set 'max_payload' to 1MB or more"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_a_limit_that_is_too_small_is_refused_at_the_start_and_blocks_publishers_later(tmp_path: Path) -> None:
     with NatsServers(tmp_path, more=TOO_SMALL) as servers, Cell(tmp_path, servers, "payload") as cell:
         servers.start()

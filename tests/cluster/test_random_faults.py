@@ -19,7 +19,7 @@ SECONDS = 30.0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_nothing_confirmed_is_lost_by_random_faults(own_servers: NatsServers, tmp_path: Path) -> None:
     cell = Cell(tmp_path, own_servers, "random")
     try:
@@ -34,7 +34,7 @@ def test_nothing_confirmed_is_lost_by_random_faults(own_servers: NatsServers, tm
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_nothing_confirmed_or_settled_is_lost_when_leaders_are_killed_also_while_they_take_over(
     servers: NatsServers, tmp_path: Path
 ) -> None:

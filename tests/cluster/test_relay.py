@@ -27,7 +27,7 @@ from tests.support.stomp_client import StompClient
 
 LISTENERS = ("stomp", "amqps", "https")
 READY = "/api/health/checks/ready-to-serve-clients"
-SOON = 5.0  # seconds: less than any time limit of TCP, and than the heartbeats of these clients
+SOON = 20.0  # seconds: less than any time limit of TCP, and than the heartbeats of these clients
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def url(node: CellNode, scheme: str, login: str = "admin:admin@") -> str:
 @pytest.fixture
 def standby(cell: Cell) -> CellNode:
     """One that relays: a node may just have been started."""
-    return until(lambda: next((node for node in cell.standbys() if is_ready(node)), None), 20, cell.logs)
+    return until(lambda: next((node for node in cell.standbys() if is_ready(node)), None), 60, cell.logs)
 
 
 def is_ready(node: CellNode) -> bool:
@@ -111,7 +111,7 @@ def test_amqp_through_every_node_reaches_one_broker(cell: Cell) -> None:
 def test_the_leader_shows_the_address_of_a_relayed_client(cell: Cell, standby: CellNode) -> None:
     with RawClient.open(standby.url) as client:
         host, port = client.socket.getsockname()
-        until(lambda: (host, port) in peers(cell.leader()), 10, lambda: str(peers(cell.leader())))
+        until(lambda: (host, port) in peers(cell.leader()), 60, lambda: str(peers(cell.leader())))
 
 
 def peers(node: CellNode) -> set[tuple[str, int]]:
@@ -193,7 +193,7 @@ def test_the_leader_shows_the_address_of_a_proxy_header(cell: Cell, standby: Cel
     with RawClient(url(standby, "amqp", "ann:ann@"), source=PROXY) as client:
         client.send_bytes(v2("203.0.113.9", 4242))
         client.handshake()
-        until(lambda: ("203.0.113.9", 4242) in peers(cell.leader()), 10, lambda: str(peers(cell.leader())))
+        until(lambda: ("203.0.113.9", 4242) in peers(cell.leader()), 60, lambda: str(peers(cell.leader())))
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "stomp", "http"])

@@ -31,7 +31,7 @@ class Leaders(LinkedCells):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 def test_nothing_is_lost_while_the_link_between_two_leaders_is_cut(tmp_path: Path) -> None:
     """In both directions, then in one."""
     faults = [Fault(make, between, loses_links=True) for make in (cut_both_ways, cut_from_first)]

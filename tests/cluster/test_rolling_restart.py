@@ -15,7 +15,7 @@ from tests.support.operation_history import Outcome
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_clients_only_reconnect_while_all_nodes_and_servers_are_restarted(
     own_servers: NatsServers, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, NackError
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Seen(NamedTuple):

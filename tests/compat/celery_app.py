@@ -11,7 +11,7 @@ from typing import Any
 from celery import Celery, Task
 from kombu import Queue
 
-LIMIT = 20.0  # seconds that a task waits for a test at most
+LIMIT = 60.0  # seconds that a task waits for a test at most
 
 
 def make_app(broker: str, backend: str) -> Celery:

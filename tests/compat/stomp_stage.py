@@ -27,7 +27,7 @@ MADE_UP = (
 )
 NOT_COMPARED = {"CONNECTED": ("server",), "ERROR": ("content-length", "receipt-id")}
 PROBE = "probe"
-PATIENCE = 10.0  # seconds
+PATIENCE = 60.0  # seconds
 
 
 class Talker(StompClient):

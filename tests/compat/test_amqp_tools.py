@@ -18,7 +18,7 @@ class Tools:
 
     def run(self, name: str, *arguments: str, body: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = [require_program(f"amqp-{name}"), f"--url={self._url}", *arguments]
-        return subprocess.run(command, input=body, capture_output=True, timeout=20)
+        return subprocess.run(command, input=body, capture_output=True, timeout=120)
 
     def __call__(self, name: str, *arguments: str, body: bytes = b"") -> bytes:
         done = self.run(name, *arguments, body=body)

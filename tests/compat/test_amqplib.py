@@ -19,7 +19,7 @@ def run_script(name: str, url: str) -> dict[str, Any]:
     node = require_program("node")
     if not (NODE / "node_modules" / "amqplib").is_dir():
         missing("amqplib is not installed (`make foreign` installs it)")
-    done = subprocess.run([node, name, url], cwd=NODE, capture_output=True, text=True, timeout=30)
+    done = subprocess.run([node, name, url], cwd=NODE, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
     return seen

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -22,6 +21,7 @@ import leveret
 from leveret.config import Settings
 from tests.compat.celery_app import make_app
 from tests.compat.waiting import until
+from tests.support.cell_ports import free_ports
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -86,9 +86,7 @@ def test_flower_over_tls(tmp_path: Path) -> None:
 
 @pytest.mark.feature("S4-77")
 def test_flower_shows_its_broker_page(broker: leveret.Broker, tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "celery", "-A", "tests.compat.celery_app", "flower", "--address=127.0.0.1"]
     command += [f"--port={port}", f"--broker-api={api_url(broker.http_url)}"]
     environ = os.environ | {"COMPAT_BROKER": celery_url(broker), "COMPAT_BACKEND": "rpc://"}

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.broker(QUIET)
 
 def run_perl(broker: leveret.Broker, script: str) -> dict[str, Any]:
     perl = require_program("perl")
-    if subprocess.run([perl, "-MNet::Stomp", "-e", "1"], capture_output=True, timeout=20).returncode:
+    if subprocess.run([perl, "-MNet::Stomp", "-e", "1"], capture_output=True, timeout=120).returncode:
         missing("Net::Stomp is not installed (`make foreign` installs it)")
     url = urlsplit(broker.stomp_url)
     command = [perl, "-e", BEGINNING + script, str(url.hostname), str(url.port)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     seen: dict[str, Any] = json.loads(done.stdout)
     return seen

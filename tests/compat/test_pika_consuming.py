@@ -57,7 +57,7 @@ def test_the_consume_generator_ends_after_silence(channel: BlockingChannel) -> N
     for number in range(3):
         channel.basic_publish("", "stream", str(number).encode())
     seen = []
-    for method, _, body in channel.consume("stream", inactivity_timeout=0.2):
+    for method, _, body in channel.consume("stream", inactivity_timeout=1.0):
         if method is None:
             break
         seen.append(body)

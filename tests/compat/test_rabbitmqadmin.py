@@ -42,7 +42,7 @@ class Admin:
 
     def run(self, *arguments: str, body: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, require_script("rabbitmqadmin"), *self._where, *arguments]
-        return subprocess.run(command, input=body, capture_output=True, text=True, timeout=20)
+        return subprocess.run(command, input=body, capture_output=True, text=True, timeout=120)
 
     def __call__(self, *arguments: str, body: str = "") -> str:
         """What it says; it must end well."""

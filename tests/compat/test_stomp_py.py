@@ -139,10 +139,10 @@ def test_an_error_is_heard(latest: tuple[Any, Ears]) -> None:
 def test_heart_beats_keep_a_quiet_connection(broker: leveret.Broker) -> None:
     """Stomp.py ends a connection whose broker is silent."""
     beats: queue.Queue[None] = queue.Queue()
-    for connection, ears in connected(broker, stomp.Connection12, heartbeats=(300, 300)):
+    for connection, ears in connected(broker, stomp.Connection12, heartbeats=(1000, 1000)):
         ears.on_heartbeat = lambda: beats.put(None)  # type: ignore[method-assign]
-        for _ in range(6):
-            beats.get(timeout=10)
+        for _ in range(3):
+            beats.get(timeout=60)
         connection.subscribe("/queue/quiet", id="1", ack="auto")
         connection.send("/queue/quiet", "still here")
         assert ears.message().body == "still here"

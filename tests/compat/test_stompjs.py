@@ -25,7 +25,7 @@ def test_messages_go_there_and_back_over_websocket() -> None:
     with leveret.Broker(QUIET) as broker:
         url = broker.http_url.replace("http://", "ws://") + "/ws"
         command = [node, "stomp_round_trips.mjs", url]
-        done = subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, cwd=NODE, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     body = "grüße \N{RABBIT}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pika
 
-PATIENCE = 10.0  # seconds: far more than anything here takes, so that a slow machine is not a failure
+PATIENCE = 60.0  # seconds: far more than anything here takes, so that a slow machine is not a failure
 
 
 def pump(connection: pika.BlockingConnection, condition: Callable[[], object], seconds: float = PATIENCE) -> None:

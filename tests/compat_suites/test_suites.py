@@ -15,7 +15,6 @@ QUICK = [suite for suite in SUITES if suite.quick]
 
 
 @pytest.mark.compat
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("suite", QUICK, ids=lambda suite: suite.package)
 def test_a_client_passes_its_own_suite(suite: Suite, tmp_path: Path) -> None:
     if not Source(suite).is_fetched():

@@ -1,7 +1,9 @@
 /* Makes write and sync calls on files below SHIM_ROOT fail, fall short or take long, as the file SHIM_CONTROL says,
    which is read anew at every such call:
 
-       GENERATION write|sync|none errno:CODE|short:0|sleep:MILLISECONDS FIRST TIMES PART
+       GENERATION write|sync|none errno:CODE|short:0|sleep:MILLISECONDS|hold:0 FIRST TIMES PART
+
+   A call that is held waits for the next GENERATION.
 
    FIRST counts the calls of the kind since GENERATION last changed; TIMES 0 means all from there on; PART must be in
    the path, or is "*". Each call is noted in SHIM_TRACE: "write|sync OUTCOME forged|true PATH". */
@@ -87,6 +89,13 @@ static void wait_for(int milliseconds) {
     nanosleep(&time, NULL);
 }
 
+static void hold(long generation) {
+    struct order order;
+    do {
+        wait_for(2);
+    } while (!read_order(&order) || order.generation == generation);
+}
+
 /* The call itself is made by the macro's expression; size is what a write was given. */
 #define FORGE(KIND, FD, SIZE, SHORT, REAL)                                      \
     char path[PATH_MAX];                                                        \
@@ -99,6 +108,7 @@ static void wait_for(int milliseconds) {
         return -1;                                                              \
     }                                                                           \
     if (forged && strcmp(order.what, "sleep") == 0) wait_for(order.amount);     \
+    if (forged && strcmp(order.what, "hold") == 0) hold(order.generation);      \
     long outcome;                                                               \
     if (forged && strcmp(order.what, "short") == 0 && (SIZE) > 1) {             \
         size_t part __attribute__((unused)) = (SIZE) / 3 > 0 ? (SIZE) / 3 : 1;  \

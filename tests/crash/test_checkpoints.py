@@ -290,7 +290,7 @@ class FrequentServing(BrokerProcess):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 10 * CYCLES)
+@pytest.mark.timeout(300 + 10 * CYCLES)
 def test_nothing_confirmed_is_lost_when_a_broker_with_many_checkpoints_is_killed(tmp_path: Path, seed: int) -> None:
     lives = CrashCycles(lambda: FrequentServing(tmp_path, "--segment-size", "64KiB", "--queue-memory", "64KiB"), seed)
     taken = 0

@@ -119,6 +119,7 @@ def test_short_writes_lose_nothing(tmp_path: Path, shim: Shim) -> None:
         assert bodies_of(serving.url(), "another") == []
 
 
+@pytest.mark.quiet
 def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
     """ENOSPC is no failure of the disk: nothing is refused, publishers wait; once there is room all is confirmed."""
     with ForkedBroker(tmp_path, "--disk-free-limit", "0", environ=shim.environ) as serving:
@@ -136,7 +137,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
             assert not publisher.hear(lambda: publisher.acked or publisher.nacked, 0.5), publisher
             shim.clear()
             cleared = time.monotonic()
-            assert publisher.hear(lambda: publisher.unblocked_at and not publisher.pending, 10), publisher
+            assert publisher.hear(lambda: publisher.unblocked_at and not publisher.pending), publisher
             assert publisher.unblocked_at is not None
             assert publisher.unblocked_at - cleared < 2
             assert not publisher.nacked
@@ -147,6 +148,7 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 def test_a_slow_disk_delays_only_operations_that_wait_for_it(tmp_path: Path, shim: Shim) -> None:
     """A sync of 5 s: heartbeats and transient messages go on, and the confirm comes after it."""
     with ForkedBroker(tmp_path, environ=shim.environ) as serving:

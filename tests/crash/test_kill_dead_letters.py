@@ -54,7 +54,6 @@ def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
         bodies.append(body)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.feature("S0-24", "S1-20", "S4-76")
 def test_a_dead_lettered_message_survives_kills_in_one_place(tmp_path: Path) -> None:
     """Rejected, delivered too often, and pushed out by the limit."""
@@ -81,7 +80,6 @@ def test_a_dead_lettered_message_survives_kills_in_one_place(tmp_path: Path) -> 
     assert dead
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.feature("S1-14")
 def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
     """Records on disk before a later confirm are recovered by the next run."""

@@ -43,7 +43,7 @@ def test_a_cut_forgets_what_was_not_synced_and_keeps_what_was(loop_mount: Mount)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 10 * CUTS)
+@pytest.mark.timeout(300 + 10 * CUTS)
 @pytest.mark.feature("S0-11", "S4-15", "S4-30")
 def test_nothing_confirmed_is_lost_by_a_power_cut(tmp_path: Path, loop_mount: Mount, seed: int) -> None:
     """What was confirmed, declared or committed had reached the disk."""

@@ -79,7 +79,7 @@ def test_a_message_is_delivered_again_after_its_callback_and_the_broker_crashed(
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", [b"job"])
         command = [sys.executable, "-c", CRASHING_CONSUMER, serving.url()]
-        consumer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        consumer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert (consumer.returncode, consumer.stdout) == (-9, "job\n"), consumer.stderr
         kill(serving)
     with ForkedBroker(tmp_path) as serving:
@@ -256,7 +256,7 @@ def test_priorities_are_kept(tmp_path: Path) -> None:
 @pytest.mark.feature("S4-30")
 def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
     """TTL of the queue and expiration of the message count from the publish, not from the restart."""
-    ttl = 5.0
+    ttl = 8.0
     with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "by queue", x_message_ttl=int(ttl * 1000))
         declare_at(serving.url(), "by message", "short")
@@ -266,7 +266,7 @@ def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
         fill(serving.url(), "short", [b"m"], Properties(delivery_mode=2, expiration="300"))
         over = time.monotonic() + 0.4
         kill(serving)
-    while time.monotonic() - published < 2:  # each of these starts takes a while
+    while time.monotonic() - published < ttl / 2:  # each of these starts takes a while
         with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
             is_over = time.monotonic() > over
             long, short = [count(client, queue) for queue in ("by queue", "by message")], count(client, "short")
@@ -274,7 +274,7 @@ def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
             assert short == 0 or not is_over
             kill(serving)
     with ForkedBroker(tmp_path) as serving, RawClient.open(serving.url()) as client:
-        eventually(lambda: count(client, "by queue") + count(client, "by message") == 0, 2 * ttl)
+        eventually(lambda: count(client, "by queue") + count(client, "by message") == 0)
         gone = time.monotonic()
         assert published + ttl - 0.1 < gone < serving.begun + ttl, "they began anew"
 

@@ -230,6 +230,7 @@ def test_what_is_not_durable_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 @pytest.mark.feature("S4-13", "S4-15")
 def test_ten_thousand_durable_queues_in_ten_seconds(tmp_path: Path) -> None:
     """Declared over one connection, all at once; all are there after a kill."""

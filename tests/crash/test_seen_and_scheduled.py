@@ -64,7 +64,7 @@ def test_a_duplicate_is_one_after_a_kill(tmp_path: Path) -> None:
 def test_what_is_scheduled_survives_a_kill_and_comes_in_time(tmp_path: Path) -> None:
     with ForkedBroker(tmp_path) as serving:
         declare_at(serving.url(), "q")
-        soon = round((time.time() + 3) * 1000)
+        soon = round((time.time() + 6) * 1000)
         moments = [soon, soon - 1_000_000, soon + 3_600_000]
         publish(serving.url(), [Properties(headers={"x-deliver-at": at}, delivery_mode=2) for at in moments])
         assert [each.body for each in take_all(serving.url(), "q")] == [b"1"]
@@ -77,7 +77,7 @@ def test_what_is_scheduled_survives_a_kill_and_comes_in_time(tmp_path: Path) -> 
             found.extend(each.body for each in take_all(serving.url(), "q"))
             return b"0" in found
 
-        eventually(has_come, 15)
+        eventually(has_come)
         assert time.time() * 1000 >= soon
         assert b"2" not in found
 

@@ -253,16 +253,16 @@ def load(serving: BrokerProcess, order: KeyOrder, *, kill_at: int | None) -> Non
     for thread in (*publishers, consumer):
         thread.start()
     if killing is not None:
-        assert killing.wait(30)
+        assert killing.wait(120)
         serving.process.kill()
         serving.exit_code()
     for publisher in publishers:
-        publisher.join(30)
+        publisher.join(120)
         assert kill_at is not None or publisher.failure is None, publisher.failure
     if kill_at is None:
-        order.await_confirmed(30)
+        order.await_confirmed(120)
         consumer.stop()
-    consumer.join(30)
+    consumer.join(120)
 
 
 def test_killed_while_it_is_resized_nothing_confirmed_is_lost_and_keys_stay_in_order(tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ class Broker:
         wanted = [b"%d %06d" % (batch, number) for batch in range(batches) for number in range(NUMBER)]
         found: list[bytes] = []
         with pika.BlockingConnection(pika.URLParameters(self.serving.url())) as connection:
-            for _, _, body in connection.channel().consume("q", auto_ack=True, inactivity_timeout=5):
+            for _, _, body in connection.channel().consume("q", auto_ack=True, inactivity_timeout=60):
                 found.append(body)
                 if body is None or len(found) == len(wanted):
                     break

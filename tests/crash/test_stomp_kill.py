@@ -147,7 +147,7 @@ def check_moves(promises: Promises, source: list[bytes], target: list[bytes]) ->
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60 + 10 * CYCLES)
+@pytest.mark.timeout(300 + 10 * CYCLES)
 @pytest.mark.feature("S0-11", "S3-16", "S4-30", "S4-74")
 def test_receipts_and_transactions_hold_however_often_the_broker_is_killed(tmp_path: Path, random: Random) -> None:
     promises = Promises()

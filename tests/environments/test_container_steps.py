@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cell_clients import until
+from tests.support.cell_ports import free_ports
 from tests.support.container_file import last_stage, stages
 from tests.support.environment import ROOT, clean_environ
 from tools.lock_image import python_of_image
@@ -104,8 +104,7 @@ def test_the_steps_lead_to_a_broker_that_is_healthy(tmp_path: Path) -> None:
     for stage in stages():
         image.follow(stage)
     assert image.environ["LEVERET_HOST"] == "0.0.0.0"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     environ = image.environ | {"LEVERET_HOST": "127.0.0.1", "LEVERET_HTTP_PORT": str(port), "LEVERET_AMQP_PORT": "0"}
     environ |= {"LEVERET_STOMP_PORT": "off"}
     found = dict(last_stage())

@@ -19,7 +19,7 @@ from leveret.server.admission import Admission, Admitted
 from tests.support.http_api import basic
 
 HOST = "127.0.0.1"
-SECONDS = 10.0
+SECONDS = 60.0
 LATER = range(8)  # iterations of the event loop between the accept and the stop
 SETTINGS = replace(Settings(), cluster=("nats://127.0.0.1:1",), amqp_port=None, http_port=0, shutdown_timeout=5.0)
 REQUEST = f"GET /api/whoami HTTP/1.1\r\nHost: {HOST}\r\nAuthorization: {basic('guest', 'guest')}\r\n\r\n".encode()

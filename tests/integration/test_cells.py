@@ -152,7 +152,6 @@ def test_fewer_cells_than_the_data_directory_has_are_refused(tmp_path: Path, cel
 
 
 @pytest.mark.feature("S2-11")
-@pytest.mark.timeout(120)
 def test_cells_are_added_while_the_broker_runs_and_by_a_restart(tmp_path: Path) -> None:
     """The next start has the former number of cells, and the one after it a higher number."""
     http, data, shards = ports_of_cells(4), tmp_path / "data", "exchanges/%2F/orders/bindings/source"

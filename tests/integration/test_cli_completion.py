@@ -18,6 +18,13 @@ from tests.support.http_api import QUIET
 
 BASH = shutil.which("bash")
 STRANGE = ("$(touch harm)", "`touch harm`", "a b", "x;touch harm", "größe")
+PROGRAM = f"""#!{sys.executable}
+from leveret.cli import name_completion
+from leveret.cli.main import main
+
+name_completion.SECONDS = 60.0  # a request may take longer than a user waits
+main()
+"""
 # As bash does it when Tab is pressed: the function that the script names fills COMPREPLY.
 PRESS_TAB = """
 source completion
@@ -37,7 +44,7 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
         cli.run("context", "add", "here", "--url", broker.http_url, url=None)
         program = tmp_path / "bin" / "leveret"
         program.parent.mkdir()
-        program.write_text(f"#!{sys.executable}\nfrom leveret.cli.main import main\n\nmain()\n")
+        program.write_text(PROGRAM)
         program.chmod(0o755)
         (tmp_path / "completion").write_text(cli.run("completion", "bash", url=None).stdout)
         yield cli

@@ -74,12 +74,12 @@ def test_showing_messages_never_reaches_the_delivery_limit(
 def test_taking_counts_deliveries_warns_and_reports_what_was_discarded(cli: Cli, vhost: EmbeddedVhost) -> None:
     vhost.declare_queue("limited", durable=True, arguments={"x-delivery-limit": 1})
     vhost.publish("", "limited", b"old")
-    first = cli.run("tail", "limited", "--take", "--no-follow")
+    first = cli.run("tail", "limited", "--take", "--count", "1")
     warning, back = first.stderr.splitlines()
     assert warning.startswith("Queue 'limited' has a delivery limit of 1: ")
     assert back == "1 message requeued to queue 'limited'; the broker counts this as a delivery"
     vhost.publish("", "limited", b"new")
-    second = cli.run("tail", "limited", "--take", "--no-follow")
+    second = cli.run("tail", "limited", "--take", "--count", "2")
     assert second.stdout.splitlines() == ["(AMQP default)  limited  (redelivered)  old", "(AMQP default)  limited  new"]
     assert second.stderr.splitlines()[1:] == [
         "1 message requeued to queue 'limited'; the broker counts this as a delivery",
@@ -250,7 +250,7 @@ def test_a_user_who_is_not_told_the_port_names_it(cli: Cli, broker: Broker, queu
     assert "--amqp amqp://127.0.0.1:5672" in anna.refused("consume", queue, "--ack")
     assert "body 0" in anna.done("consume", queue, "--no-follow")
     address = broker.amqp_url.replace("guest:guest@", "").removesuffix("/%2F")
-    assert "body 0" in anna.done("consume", queue, "--ack", "--no-follow", "--amqp", address)
+    assert "body 0" in anna.done("consume", queue, "--ack", "--count", "1", "--amqp", address)
 
 
 def test_over_tls_with_a_certificate_that_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def test_over_tls_with_a_certificate_that_is_trusted(tmp_path: Path, monkeypatch
         broker.vhost().publish("", "q", b"hello")
         cli = Cli(broker.http_url, tmp_path)
         assert "certificate" in cli.refused("tail", "q", "--take", "--no-follow", code=3)
-        consume = ("tail", "q", "--take", "--no-follow", "--raw")
+        consume = ("tail", "q", "--take", "--count", "1", "--raw")
         assert cli.done(*consume, "--ca-file", str(tmp_path / "ca.pem")) == "hello\n"
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
         assert cli.done(*consume) == "hello\n"

@@ -200,7 +200,7 @@ def test_closing_leaves_nothing_behind(scheme: str, harness: Harness) -> None:
         await channel.declare_queue("held", exclusive=True)
 
     during(harness.uri(scheme), hold)
-    eventually(lambda: not harness.broker.call(lambda: len(harness.broker.node.broker.registry)), seconds=2.0)
+    eventually(lambda: not harness.broker.call(lambda: len(harness.broker.node.broker.registry)))
     doors = harness.broker.node._listeners
     assert harness.broker.call(lambda: len(doors.tunnels or ())) == 0
 

@@ -262,8 +262,9 @@ def test_a_goodbye_of_the_peer_is_answered(broker: leveret.Broker) -> None:
 
 
 def test_a_peer_that_says_nothing_is_dropped_in_time() -> None:
-    with leveret.Broker(replace(QUIET, handshake_timeout=0.3)) as broker:
+    with leveret.Broker(QUIET) as broker:
         ws = opened(broker)
+        broker.call(lambda: broker.node.apply(replace(QUIET, handshake_timeout=0.3)))
         assert ws.next_frame() is None
         ws.close()
 
@@ -278,11 +279,15 @@ def test_websockets_count_as_connections() -> None:
 
 
 def test_an_idle_websocket_outlives_the_time_that_a_request_may_take() -> None:
-    with leveret.Broker(replace(QUIET, handshake_timeout=0.3)) as broker:
+    with leveret.Broker(QUIET) as broker:
+        http_server = broker.node._http
+        assert http_server is not None
+        broker.call(lambda: http_server.set_head_timeout(2.0))  # the login that follows the head has more time
         with WsRawClient.open(broker.http_url) as peer:
-            peer.ws.settimeout(1.0)
+            peer.ws.settimeout(2.5)
             with pytest.raises(TimeoutError):
                 peer.ws.next_frame()
+            peer.ws.settimeout(60.0)
             peer.is_alive()
 
 

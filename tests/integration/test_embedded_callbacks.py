@@ -45,7 +45,7 @@ def test_a_callback_may_call_anything(leveret_broker: leveret.Broker, vhost: Emb
     vhost.declare_queue("q")
     vhost.consume("q", first, tag="first")
     vhost.publish("", "q", b"start")
-    assert [done.get(timeout=5), done.get(timeout=5)] == ["on to the next", "and another"]
+    assert [done.get(timeout=60), done.get(timeout=60)] == ["on to the next", "and another"]
     queue = inside(leveret_broker, "q")
     assert (queue.unacked, len(queue.consumers)) == (0, 0)
 
@@ -68,7 +68,7 @@ def test_a_callback_that_raises_keeps_its_message_unacked_and_the_others_go_on(
     with caplog.at_level(logging.ERROR, "leveret"):
         for body in (b"good", b"bad", b"better"):
             vhost.publish("", "q", body)
-        assert [done.get(timeout=5), done.get(timeout=5)] == [b"good", b"better"]
+        assert [done.get(timeout=60), done.get(timeout=60)] == [b"good", b"better"]
     assert inside(leveret_broker, "q").unacked == 1
     (record,) = caplog.records
     assert "consumer=eater" in record.getMessage()
@@ -147,7 +147,7 @@ def test_a_broker_may_be_stopped_from_a_callback() -> None:
     for body in (b"1", b"2"):
         vhost.publish("", "q", body)
     vhost.consume("q", callback)
-    assert isinstance(stopped.get(timeout=5), BrokerStopped)
+    assert isinstance(stopped.get(timeout=60), BrokerStopped)
     assert calls == [b"1"]
 
 
@@ -177,6 +177,6 @@ def test_a_callback_under_way_when_the_broker_stops_is_refused_quietly(caplog: p
     stopper.start()
     until(lambda: not broker._is_open)
     go.set()
-    assert ends.get(timeout=5) is BrokerStopped
+    assert ends.get(timeout=60) is BrokerStopped
     stopper.join(5)
     assert caplog.records == []

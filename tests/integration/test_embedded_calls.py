@@ -114,7 +114,7 @@ def test_the_same_tag_in_two_sessions_means_two_consumers(leveret_broker: levere
         vhost.consume(name, lambda delivered, box=box: box.put(delivered.body), tag="tag", auto_ack=True)  # type: ignore[misc]
     for name in ("a", "b", "a"):
         leveret_broker.vhost().publish("", name, name.encode())
-    assert [boxes["a"].get(timeout=5), boxes["a"].get(timeout=5), boxes["b"].get(timeout=5)] == [b"a", b"a", b"b"]
+    assert [boxes["a"].get(timeout=60), boxes["a"].get(timeout=60), boxes["b"].get(timeout=60)] == [b"a", b"a", b"b"]
     assert boxes["a"].empty()
     assert boxes["b"].empty()
 
@@ -135,7 +135,7 @@ def test_close_gives_back_what_was_not_acked_and_ends_consumers_and_exclusive_qu
         vhost.consume(name, came.put)
     for body in (b"1", b"2"):
         vhost.publish("", "q", body)
-        came.get(timeout=5)
+        came.get(timeout=60)
     vhost.close()
     vhost.close()
     queue = inside(leveret_broker, "q")
@@ -225,7 +225,7 @@ def test_a_consumer_whose_queue_was_deleted_is_forgotten(leveret_broker: leveret
     came: SimpleQueue[Delivered] = SimpleQueue()
     vhost.consume("q", came.put, tag="tag")
     vhost.publish("", "q", b"m")
-    assert came.get(timeout=5).body == b"m"
+    assert came.get(timeout=60).body == b"m"
 
 
 # ---- errors

@@ -16,8 +16,6 @@ from tests.support.command_line import Cli
 from tests.support.http_api import HttpApi
 from tests.support.raw_client import RawClient
 
-pytestmark = pytest.mark.timeout(60)
-
 OPEN = ("--host", "0.0.0.0", "--login-failure-delay", "0")
 
 
@@ -144,7 +142,7 @@ def test_a_journal_is_told_no_password_and_the_remedy_works(tmp_path: Path) -> N
         found = os.fstat(journal.fileno())
         environ = {**os.environ, "PYTHONPATH": str(SRC), "JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"}
         done = subprocess.run(
-            [*command, "--amqp-port", "0"], stdout=journal, stderr=subprocess.PIPE, env=environ, text=True, timeout=30
+            [*command, "--amqp-port", "0"], stdout=journal, stderr=subprocess.PIPE, env=environ, text=True, timeout=120
         )
     assert done.returncode == 2
     assert "LEVERET_DEFAULT_PASSWORD" in done.stderr

@@ -136,11 +136,12 @@ def test_a_source_that_fails_repeatedly_is_answered_late(slow_to_refuse: leveret
     """And delays no other source."""
     guesser = next(SOURCES)
     for number in range(FAILURES):
-        with RawClient(slow_to_refuse.amqp_url, source=guesser, timeout=1) as client:
+        with RawClient(slow_to_refuse.amqp_url, source=guesser) as client:
             client.login(response=plain("ann", f"guess {number}"))
             if number + 1 < FAILURES:
                 client.expect_close(403)
             else:
+                client.timeout = 1
                 with pytest.raises(AssertionError, match="nothing heard"):
                     client.expect_close(403)
     with RawClient(slow_to_refuse.amqp_url, source=next(SOURCES)) as other:

@@ -14,7 +14,7 @@ from leveret.client.jms import AckMode, MessageConsumer, Queue, Sending, Session
 from tests.support.jms_outage import Outage, before_an_outage
 
 Broker = leveret.Broker
-AT_ONCE = 3.0  # seconds, of which an outage has more
+AT_ONCE = 8.0  # seconds, of which an outage has more
 
 
 async def text(consumer: MessageConsumer) -> object:

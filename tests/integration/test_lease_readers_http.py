@@ -76,7 +76,7 @@ def test_a_name_is_free_as_soon_as_its_process_has_ended(broker: leveret.Broker,
     broker.call(lambda: clock.move_to(clock.now() + 60))
     assert register(api, "two")[0] == 409, "its request is open"
     connection.close()
-    eventually(lambda: register(api, "two")[0] == 200, 3)
+    eventually(lambda: register(api, "two")[0] == 200)
 
 
 @pytest.mark.parametrize(

@@ -230,12 +230,9 @@ def test_unfinished_messages_are_budgeted() -> None:
 def test_a_handshake_that_takes_too_long_is_cut() -> None:
     """Whatever step the peer has reached, and however busy it looks; an open connection stays."""
     with ExitStack() as stack:
-        short = stack.enter_context(leveret.Broker(settings(handshake_timeout=0.3)))
+        short = stack.enter_context(leveret.Broker(settings()))
         opened = stack.enter_context(RawClient.open(short.amqp_url))
-        silent, greeted, logged_in, tuned, dripping = (
-            stack.enter_context(RawClient(short.amqp_url, timeout=3)) for _ in range(5)
-        )
-        begun = time.monotonic()
+        silent, greeted, logged_in, tuned, dripping = (stack.enter_context(RawClient(short.amqp_url)) for _ in range(5))
         greeted.send_bytes(PROTOCOL_HEADER)
         greeted.expect(ConnectionStart, 0)
         logged_in.login()
@@ -243,10 +240,10 @@ def test_a_handshake_that_takes_too_long_is_cut() -> None:
         tuned.login()
         tuned.tune()
         dripping.send_bytes(PROTOCOL_HEADER[:5])
+        short.call(lambda: short.node.apply(settings(handshake_timeout=0.3)))  # now that each has reached its step
         for peer in (silent, greeted, logged_in, tuned):
             peer.expect_eof()
         dripping.expect_raw(b"")
-        assert 0.25 <= time.monotonic() - begun < 2.5
         opened.is_alive()
 
 

@@ -268,16 +268,15 @@ def test_on_a_clock_that_runs_messages_die_by_themselves() -> None:
     with leveret.Broker() as broker:
         local = broker.vhost()
         local.declare_queue("q")
-        local.publish("", "q", b"m", Properties(expiration="20"))
-        gone: SimpleQueue[float] = SimpleQueue()
+        gone: SimpleQueue[None] = SimpleQueue()
 
         def watch() -> None:
             queue = broker.node.broker.vhost("/").queue("q")
-            queue.observers.append(lambda queue: gone.put(time.monotonic()) if not queue.ready else None)
+            queue.observers.append(lambda queue: gone.put(None) if queue.counters.expired else None)
 
-        began = time.monotonic()
         broker.call(watch)
-        assert gone.get(timeout=5) - began < 2
+        local.publish("", "q", b"m", Properties(expiration="20"))
+        gone.get(timeout=60)
 
 
 @pytest.mark.feature("S4-62")
@@ -320,7 +319,7 @@ def test_a_silent_peer_is_dropped_although_message_time_stands_still(
 
     lost = AmqpConnection.lost
     monkeypatch.setattr(AmqpConnection, "lost", lambda connection: (lost(connection), dropped.put(None)))
-    dropped.get(timeout=5)  # pika sends no heartbeats unless it is given time to
+    dropped.get(timeout=60)  # pika sends no heartbeats unless it is given time to
     peer.close()
 
 

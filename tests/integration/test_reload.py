@@ -35,8 +35,6 @@ from tests.support.supervisor import Supervisor
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "operate.md"
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Service:
     """A broker with a config file, under a supervisor who hears how it goes."""

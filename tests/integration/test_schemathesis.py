@@ -91,7 +91,7 @@ def test_each_field_right_and_wrong(key: str, asking: Asking) -> None:
         asking.ask(key, case, is_known=True)
 
 
-@pytest.mark.timeout(0 if EXAMPLES else 60)
+@pytest.mark.timeout(0 if EXAMPLES else 300)
 @pytest.mark.parametrize("key", sorted(DESCRIBED))
 @pytest.mark.feature("S4-77")
 def test_by_chance(key: str, asking: Asking) -> None:

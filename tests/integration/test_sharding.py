@@ -41,7 +41,7 @@ def is_settled(broker: leveret.Broker) -> bool:
     return broker.call(lambda: sharded.slots.is_settled)  # type: ignore[union-attr]
 
 
-@pytest.mark.timeout(180)  # about 10 s, and much more beside other work
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("everything", "channels", "prefetch"),
     [pytest.param(True, 1, 1000, id="x-shard-all"), pytest.param(False, 16, 100, id="16 consumers")],
@@ -76,12 +76,12 @@ def test_resized_4_8_2_under_load_without_loss_duplicate_or_inversion(
     for thread in (*publishers, consumer):
         thread.start()
     for reached, number, resized in milestones:
-        assert reached.wait(40), order.received
+        assert reached.wait(120), order.received
         shard(broker, number)
         assert not is_settled(broker)  # the consumer holds unacknowledged messages of slots that move
         resized.set()
     for thread in (*publishers, consumer):
-        thread.join(55)
+        thread.join(150)
         assert not thread.is_alive(), f"{order.received} received, missing {list(order.missing().items())[:5]}"
         assert thread.failure is None, thread.failure
     order.assert_kept()

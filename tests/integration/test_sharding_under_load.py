@@ -13,7 +13,6 @@ from tests.support.sharded_cells import CELLS, Cluster, await_resized, running
 
 
 @pytest.mark.feature("S2-11", "S2-12", "S2-17")
-@pytest.mark.timeout(180)
 def test_resized_in_order_under_load_while_a_cell_is_killed(tmp_path: Path) -> None:
     with running(tmp_path) as cluster:
         cluster.shard("orders", number=1, ordered_resize=True)
@@ -44,7 +43,6 @@ def test_resized_in_order_under_load_while_a_cell_is_killed(tmp_path: Path) -> N
 
 
 @pytest.mark.feature("S2-13")
-@pytest.mark.timeout(180)
 def test_a_cell_is_removed_in_order_under_load(tmp_path: Path) -> None:
     with running(tmp_path) as cluster:
         cluster.shard("orders", number=2, ordered_resize=True)
@@ -67,7 +65,6 @@ def test_a_cell_is_removed_in_order_under_load(tmp_path: Path) -> None:
 
 
 @pytest.mark.feature("S2-11", "S2-12")
-@pytest.mark.timeout(180)
 def test_a_cell_is_added_in_order_under_load(tmp_path: Path) -> None:
     """Clients stay connected."""
     with running(tmp_path, 2) as cluster:

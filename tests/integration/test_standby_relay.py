@@ -19,7 +19,7 @@ from leveret.cluster.relay import RELAY, Relay, RelayService
 from leveret.config import Settings
 
 HOST = "127.0.0.1"
-SECONDS = 10.0
+SECONDS = 60.0
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Story = Callable[["Standby"], Awaitable[None]]
 
@@ -195,17 +195,19 @@ def test_connections_to_a_former_leader_are_closed_when_there_is_another_one_or_
     play(story)
 
 
-def test_an_attempt_to_reach_a_silent_leader_ends_when_there_is_another_one(play: Play) -> None:
+def test_an_attempt_to_reach_a_silent_leader_ends_when_there_is_another_one(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leveret.cluster.link.HANDSHAKE_SECONDS", 2 * SECONDS)
+
     async def story(standby: Standby) -> None:
         with socket.create_server((HOST, 0)) as silent:  # accepts, and never answers
             standby.leader = LeaseHolder("a", "1", 1, host=HOST, port=silent.getsockname()[1])
             streams = await standby.connect()
             while not any(client.attempt for client in standby.relay.clients):
                 await asyncio.sleep(0)
-            begun = asyncio.get_running_loop().time()
             standby.leader = await standby.start_leader("2")
             await standby.echoes(streams)
-            assert asyncio.get_running_loop().time() - begun < 4  # a handshake may take 5
 
     play(story)
 

@@ -116,10 +116,12 @@ def test_plain_stomp_at_the_sealed_door_harms_nobody(broker: leveret.Broker, cer
 
 def test_the_deadline_of_the_handshake_holds_for_tls_too(certificates: CertificateFiles) -> None:
     """A peer that says nothing, and one that stops after TLS."""
-    with leveret.Broker(sealed(certificates, handshake_timeout=0.3)) as broker, StompClient(broker.stomps_url) as mute:
+    with leveret.Broker(sealed(certificates)) as broker:
         with SealedClient(broker.stomps_url, certificates.client()) as idle:
+            broker.call(lambda: broker.node.apply(sealed(certificates, handshake_timeout=0.3)))
+            with StompClient(broker.stomps_url) as mute:
+                assert mute.is_closed()
             assert idle.is_closed()
-        assert mute.is_closed()
 
 
 def test_both_doors_are_open_at_once_and_the_management_shows_them(certificates: CertificateFiles) -> None:

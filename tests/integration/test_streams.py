@@ -77,12 +77,12 @@ def publish(channel: BlockingChannel, name: str, *bodies: bytes, **headers: obje
 def read(
     channel: BlockingChannel, queue: str, number: int, *, prefetch: int = 100, settle: str = "ack", **arguments: object
 ) -> Read:
-    """The next so many, settled; fewer if no more come for two seconds."""
+    """The next so many, settled; fewer if no more come for half a minute."""
     table = {f"x-stream-{key.replace('_', '-')}": value for key, value in arguments.items()}
     channel.basic_qos(prefetch_count=prefetch)
     found: Read = []
     if number:
-        for method, properties, body in channel.consume(queue, arguments=table, inactivity_timeout=2):
+        for method, properties, body in channel.consume(queue, arguments=table, inactivity_timeout=30):
             if method is None:
                 break
             found.append((int(properties.headers["x-stream-offset"]), body))
@@ -337,7 +337,7 @@ def test_a_policy_shards_an_exchange_over_streams(embedded: leveret.Broker) -> N
         channel.basic_qos(prefetch_count=100)
         found: dict[str, list[int]] = {}
         arguments = {"x-shard-all": True, "x-stream-offset": "first", "x-stream-consumer": "c"}
-        for method, _, body in channel.consume("orders", arguments=arguments, inactivity_timeout=5):
+        for method, _, body in channel.consume("orders", arguments=arguments, inactivity_timeout=30):
             assert method is not None, found
             found.setdefault(method.routing_key, []).append(int(body))
             channel.basic_ack(method.delivery_tag)
@@ -347,7 +347,7 @@ def test_a_policy_shards_an_exchange_over_streams(embedded: leveret.Broker) -> N
         assert len(found) == 30
         assert all(numbers == sorted(numbers) for numbers in found.values()), "each key in its order"
         channel.basic_publish("orders", "customer-1", b"new")
-        for method, _, body in channel.consume("orders", arguments=arguments, inactivity_timeout=5):
+        for method, _, body in channel.consume("orders", arguments=arguments, inactivity_timeout=30):
             assert method is not None
             assert body == b"new", "each shard goes on where it was acked"
             break

@@ -79,7 +79,7 @@ def test_a_change_behind_the_back_of_who_still_looks_is_noticed(
     def look_slowly(files: Certificates) -> Seen:
         found = look(files)
         looked.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return found
 
     monkeypatch.setattr(Certificates, "_look_at_files", look_slowly)

@@ -268,7 +268,7 @@ def test_a_proxied_client_has_its_own_address_in_the_home_cell() -> None:
 
 def test_large_messages_pass_in_both_directions(cells: CellsInProcess) -> None:
     bodies = [bytes([number]) * (1 << 20) for number in range(24)]
-    with RawClient.open(cells.url("c1", vhost="placed"), timeout=20) as client:
+    with RawClient.open(cells.url("c1", vhost="placed")) as client:
         client.call(QueueDeclare("large", exclusive=True), QueueDeclareOk)
         for body in bodies:
             client.publish("", "large", body)
@@ -279,7 +279,7 @@ def test_large_messages_pass_in_both_directions(cells: CellsInProcess) -> None:
 def test_a_client_that_does_not_read_is_not_read_for(cells: CellsInProcess) -> None:
     """The cell in the middle holds a bounded part of what waits for it."""
     size, number = 1 << 20, 64
-    with RawClient.open(cells.url("c1", vhost="placed"), timeout=20) as client:
+    with RawClient.open(cells.url("c1", vhost="placed")) as client:
         client.call(QueueDeclare("unread", exclusive=True), QueueDeclareOk)
         for _ in range(number):
             client.publish("", "unread", bytes(size))
@@ -338,7 +338,7 @@ def test_a_client_waits_for_a_cell_that_is_away() -> None:
     with CellsInProcess(PLAIN) as running:
         running.place("placed", "c2")
         running.stop("c2")
-        with RawClient(running.url("c1", vhost="placed"), timeout=20) as client:
+        with RawClient(running.url("c1", vhost="placed")) as client:
             client.login()
             client.tune()
             client.send(ConnectionOpen("placed"), 0)
@@ -348,13 +348,13 @@ def test_a_client_waits_for_a_cell_that_is_away() -> None:
             client.is_alive()
 
 
-@pytest.mark.parametrize("handshake_timeout", [1.0, 10.0])
+@pytest.mark.parametrize("handshake_timeout", [2.0, 10.0])
 def test_a_client_is_refused_if_the_cell_stays_away(monkeypatch: pytest.MonkeyPatch, handshake_timeout: float) -> None:
-    monkeypatch.setattr(vhost_relay, "WAIT_SECONDS", 2.5)
+    monkeypatch.setattr(vhost_relay, "WAIT_SECONDS", 3.5)
     with CellsInProcess(replace(PLAIN, handshake_timeout=handshake_timeout)) as running:
         running.place("placed", "c2")
         running.stop("c2")
-        with RawClient(running.url("c1", vhost="placed"), timeout=20) as client:
+        with RawClient(running.url("c1", vhost="placed")) as client:
             client.login()
             client.tune()
             client.send(ConnectionOpen("placed"), 0)
@@ -374,8 +374,8 @@ def test_the_home_cell_closes_its_connections_with_a_reason_when_it_stops() -> N
         connection = pika.BlockingConnection(pika.URLParameters(running.url("c1", vhost="placed")))
         stopping = asyncio.run_coroutine_threadsafe(running.nodes.pop("c2").stop(), running._loop)
         with pytest.raises(ConnectionClosedByBroker) as closed:
-            connection.process_data_events(20)
-        stopping.result(20)
+            connection.process_data_events(60)
+        stopping.result(60)
         assert closed.value.reply_code == 320
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Importing Spark, starting its JVM and the first query take long on a busy machine.
-SECONDS = 180
+SECONDS = 400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,16 +18,14 @@ from leveret.spark.fetch import Fetch, RangePartition, SlicePartition
 from leveret.spark.options import Access, connection_options
 from leveret.spark.shape import Shape
 from tests.support.broker_process import BrokerProcess
+from tests.support.cell_ports import free_ports
 from tests.support.spark_broker import SparkBroker
 
 WHOLE = Shape(SCHEMA, headers=False)
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    return free_ports(1)[0]
 
 
 def test_endpoints_are_tried_in_turn(broker: SparkBroker) -> None:

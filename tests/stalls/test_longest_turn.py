@@ -34,7 +34,7 @@ from tests.support.http_api import HttpApi
 from tests.support.loop_probe import LoopProbe
 from tests.support.raw_client import RawClient, eventually, publish_bytes
 
-pytestmark = [pytest.mark.quiet, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.quiet
 
 LONGEST_TURN = 0.05  # seconds of CPU time
 MESSAGES = 1_000_000

@@ -19,7 +19,6 @@ QUEUES, PUBLISHERS, MESSAGES = 1_500, 100, 1_000
 
 
 @pytest.mark.quiet
-@pytest.mark.timeout(120)
 def test_a_bystander_is_served_while_many_exclusive_queues_are_filled_and_deleted(tmp_path: Path) -> None:
     with AttackTarget(tmp_path, watermark=4 << 30) as broker, RawClient.open(broker.url(), timeout=60.0) as owner:
         for first in range(0, QUEUES, 100):

@@ -64,11 +64,11 @@ class BrokerProcess:
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
-    def banner(self, seconds: float = 30.0) -> str:
+    def banner(self, seconds: float = 120.0) -> str:
         """The whole banner, as soon as it is complete."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + seconds
@@ -79,7 +79,7 @@ class BrokerProcess:
             self._heard += part.decode()
         return self._heard
 
-    def ready_line(self, seconds: float = 30.0) -> dict[str, Any]:
+    def ready_line(self, seconds: float = 120.0) -> dict[str, Any]:
         """With logs in JSON: the line that takes the place of the banner."""
         deadline = time.monotonic() + seconds
         while True:
@@ -101,7 +101,7 @@ class BrokerProcess:
     def terminate(self) -> None:
         self.process.send_signal(signal.SIGTERM)
 
-    def exit_code(self, seconds: float = 10.0) -> int:
+    def exit_code(self, seconds: float = 60.0) -> int:
         return self.process.wait(seconds)
 
 

@@ -33,16 +33,16 @@ class Worker:
     def await_ready(self) -> None:
         def answers() -> bool:
             assert self._process.poll() is None, self._log.read_text()
-            return bool(self.app.control.ping(timeout=0.3, limit=1))
+            return bool(self.app.control.ping(timeout=1.0, limit=1))
 
-        until(answers, 30)
+        until(answers, 120)
 
     def ask_to_stop(self) -> None:
         self._process.terminate()
 
     def await_end(self) -> None:
         try:
-            assert self._process.wait(15) == 0, self._log.read_text()
+            assert self._process.wait(60) == 0, self._log.read_text()
         finally:
             if self._process.poll() is None:
                 self._process.kill()

@@ -67,7 +67,7 @@ def client_elsewhere(url: str, home: str) -> Iterator[CellClient]:
     raise AssertionError(f"all of {MOST_TRIES} connections were in {home}")
 
 
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -135,7 +135,7 @@ class Faults:
     def _find_engine_leader(self) -> tuple[int] | None:
         for url in self._servers.monitoring:
             try:
-                with urlopen(f"{url}/jsz?accounts=true&streams=true", timeout=2) as answer:
+                with urlopen(f"{url}/jsz?accounts=true&streams=true", timeout=10) as answer:
                     found = json.load(answer)
             except (OSError, ValueError):
                 continue
@@ -158,7 +158,7 @@ class Faults:
 
 def is_listening(node: CellNode) -> bool:
     try:
-        socket.create_connection((node.host, node.port), timeout=2).close()
+        socket.create_connection((node.host, node.port), timeout=10).close()
     except OSError:
         return False
     return True

@@ -57,7 +57,7 @@ def streamed(node: CellNode, number: int) -> list[bytes]:
     """So many messages of the stream, from its beginning."""
     found: list[bytes] = []
     with channel_of(node) as channel:
-        for method, _, body in channel.consume(STREAM, arguments={"x-stream-offset": "first"}, inactivity_timeout=10.0):
+        for method, _, body in channel.consume(STREAM, arguments={"x-stream-offset": "first"}, inactivity_timeout=60.0):
             if method is None:
                 break
             found.append(body)

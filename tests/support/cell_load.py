@@ -38,7 +38,7 @@ from tests.support.links import Gone, Heard, Link, Refused, Silent
 from tests.support.operation_history import Delivery, OperationHistory, Outcome
 
 PATIENCE = 5.0  # seconds without an answer: connect again
-CONNECT_SECONDS = 3.0  # the node may be stopped
+CONNECT_SECONDS = 5.0  # the node may be stopped
 DRAIN_SECONDS = 90.0
 GETS = 50  # that are sent together, to drain a queue
 PAUSE = 0.05

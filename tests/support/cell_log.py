@@ -25,7 +25,7 @@ from leveret.replication.claims import Candidate, Claim, Position
 from leveret.replication.log_reader import Completed, LogReader
 from tests.support.nats_servers import NatsServers
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 NOTHING = Position()
 
 

@@ -43,7 +43,7 @@ class CellMachines(Cell):
         self.cells = tuple(f"c{number}" for number in range(1, cells + 1))
         node._arguments[node._arguments.index("--cells") + 1] = str(cells)
         node.start()
-        until(lambda: "is ready as" in node.log()[node._begun :], 30.0, node.log)
+        until(lambda: "is ready as" in node.log()[node._begun :], 90.0, node.log)
 
     def node(self, name: str) -> CellNode:
         return next(node for node in self.nodes if node.name == name)
@@ -61,7 +61,7 @@ class CellMachines(Cell):
             status, rows = 503, []
         return {row["cell"]: row for row in rows} if status == 200 else dict.fromkeys(self.cells, NOT_LED)
 
-    def led_by(self, cell: str, seconds: float = 30.0, *, but: str = "", user: str = "admin") -> str:
+    def led_by(self, cell: str, seconds: float = 90.0, *, but: str = "", user: str = "admin") -> str:
         """The node that leads the cell. ``but``: another one than this."""
 
         def look() -> str | None:
@@ -78,7 +78,7 @@ class CellMachines(Cell):
             members = [member for row in rows.values() for member in row["members"]]
             return len(members) == len(self.nodes) * len(self.cells) and all(each["up_to_date"] for each in members)
 
-        until(look, 30.0, lambda: f"{self.rows()}\n{self.logs()}")
+        until(look, 90.0, lambda: f"{self.rows()}\n{self.logs()}")
 
     def pid(self, node: str, cell: str) -> int:
         """The process of the member of this cell on this node."""
@@ -99,7 +99,7 @@ class CellMachines(Cell):
         """A node that was killed, until it is ready."""
         node = self.node(name)
         node.start()
-        until(lambda: "is ready as" in node.log()[node._begun :], 30.0, node.log)
+        until(lambda: "is ready as" in node.log()[node._begun :], 90.0, node.log)
         self.await_members()
 
     def clients(self, node: str, *cells: str, url: str = "") -> AbstractContextManager[dict[str, CellClient]]:

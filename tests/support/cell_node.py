@@ -100,7 +100,7 @@ class CellNode:
     def log(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
 
-    def wait_for(self, text: str, seconds: float = 20.0) -> None:
+    def wait_for(self, text: str, seconds: float = 60.0) -> None:
         """Until this is in the log."""
         until(lambda: text in self.log(), seconds, lambda: self.log()[-2000:])
 
@@ -141,7 +141,7 @@ class CellNode:
         self.signal(signal.SIGKILL)
         self.wait()
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         assert self.process is not None
         return self.process.wait(seconds)
 
@@ -207,7 +207,7 @@ class Cell:
         for node in (*self.nodes, *self.singles):
             node.end()
 
-    def leader(self, seconds: float = 30.0, *, but: CellNode | None = None) -> CellNode:
+    def leader(self, seconds: float = 90.0, *, but: CellNode | None = None) -> CellNode:
         """Wait for one. ``but``: a node that was stopped, and whose log still says that it leads."""
         return until(
             lambda: next((node for node in self.nodes if node.leads and node is not but), None), seconds, self.logs

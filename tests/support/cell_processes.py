@@ -20,7 +20,7 @@ def cell_processes(broker: BrokerProcess) -> list[int]:
 def kill_cell(pid: int) -> None:
     """Kill it and wait for its end: before, the kernel may hand it a new connection, which it then resets."""
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while has_sockets(pid):
         assert time.monotonic() < deadline
         time.sleep(0.005)

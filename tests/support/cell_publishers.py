@@ -61,7 +61,7 @@ class Publisher(threading.Thread):
 
     def end(self) -> None:
         self._is_ending.set()
-        self.join(20)
+        self.join(60)
         assert self.problem is None, f"{self.name}: {self.problem!r}"
 
 
@@ -170,7 +170,7 @@ class CeleryTasks(Publisher):
         self._app.close()
         self._worker.terminate()
         try:
-            self._worker.wait(15)
+            self._worker.wait(60)
         finally:
             if self._worker.poll() is None:
                 self._worker.kill()

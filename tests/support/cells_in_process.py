@@ -28,7 +28,7 @@ from tests.support.raw_client import eventually
 
 T = TypeVar("T")
 SECRET = bytes(32)
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class CellsInProcess:

@@ -63,6 +63,6 @@ def der(issued: trustme.LeafCert) -> bytes:
 def shown(url: str, certificates: CertificateFiles) -> bytes:
     """The certificate that a new peer meets."""
     address = urlsplit(url)
-    with socket.create_connection((address.hostname or "", address.port or 0), 5) as plain:
+    with socket.create_connection((address.hostname or "", address.port or 0), 60) as plain:
         with certificates.client().wrap_socket(plain, server_hostname="127.0.0.1") as sealed:
             return sealed.getpeercert(binary_form=True) or b""

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import Self
 from urllib.parse import urlsplit
 
+from tests.support.cell_ports import free_ports
+
 
 class ChaosProxy:
     def __init__(self, url: str, *, cut_plan: Iterable[int] = ()) -> None:
@@ -20,7 +22,7 @@ class ChaosProxy:
         self._pairs: set[_Pair] = set()
         self._abandoned: list[_Pair] = []
         self._server: asyncio.Server | None = None
-        self._port = 0
+        (self._port,) = free_ports(1)
         self._arrival = asyncio.Event()
         self.cuts = 0
         self.accepted = 0
@@ -47,7 +49,7 @@ class ChaosProxy:
     # ---- commands
 
     async def listen(self) -> None:
-        """On the same port as before, if there was one."""
+        """On the same port each time."""
         self._server = await asyncio.get_running_loop().create_server(lambda: _Near(self), "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 

@@ -9,8 +9,8 @@ from queue import Queue
 
 from leveret.client import Connection, blocking, connect
 
-SECONDS = 30.0
-PATIENCE = 20.0  # of a thread
+SECONDS = 60.0
+PATIENCE = 60.0  # of a thread
 Story = Callable[[Connection], Awaitable[object]]
 
 

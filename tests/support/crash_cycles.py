@@ -77,7 +77,7 @@ class CrashCycles:
     # ---- one run
 
     def live(self, seconds: float, end: End) -> None:
-        """``end`` is called under load; it starts the shutdown or kill, and the process must end within 10 s."""
+        """``end`` is called under load; it starts the shutdown or kill, and the process must end."""
         self.history.begin_life()
         with self.told(), self.serve() as serving:
             url = serving.url()
@@ -86,9 +86,14 @@ class CrashCycles:
             else:
                 asyncio.run(look(url, self.history, TOPOLOGY | self.declarer.touched))
                 self.judge(serving)
-            asyncio.run(run_life(self.actors, url, seconds, lambda: end(serving)))
-            serving.exit_code(10)
+            asyncio.run(run_life(self.actors, url, seconds, self._is_busy, lambda: end(serving)))
+            serving.exit_code()
             self.judge(serving)
+
+    def _is_busy(self) -> bool:
+        """Whether something was confirmed and received in this run."""
+        history = self.history
+        return history.confirmed_in[history.life] > 0 and history.received_in[history.life] > 0
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -131,7 +136,7 @@ class CrashCycles:
                 asyncio.run(drain(url, self.history, queue))
             self.history.finish()
             serving.terminate()
-            code = serving.exit_code(15)
+            code = serving.exit_code()
             self.judge(serving)
             assert code == 0, serving.log()
         return queues

@@ -17,7 +17,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.support.broker_process import SRC, BrokerProcess
 from tests.support.forked_broker import ForkedBroker
 
-SECONDS = 40  # for whatever is waited for
+SECONDS = 120  # for whatever is waited for
 
 
 def started(*arguments: object) -> subprocess.Popen[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from leveret.client import Channel, Connection, Consumer, Happening, connect
 
 T = TypeVar("T")
-SECONDS = 30.0  # the longest that one test may take
+SECONDS = 60.0  # the longest that one test may take
 QUICK = "initialReconnectDelay=1&maxReconnectDelay=50"
 
 

@@ -63,6 +63,10 @@ class Shim:
     def slow(self, kind: str, seconds: float, *, first: int = 1, times: int = 0, part: str = "") -> None:
         self._set(kind, f"sleep:{int(seconds * 1000)}", first, times, part)
 
+    def hold(self, kind: str) -> None:
+        """Calls wait until something else is set."""
+        self._set(kind, "hold:0", 1, 0, "")
+
     def clear(self) -> None:
         self._set("none", "errno:0", 1, 0, "")
 

@@ -84,7 +84,7 @@ class ForkedProcess:
         request = {"module": module, "arguments": arguments, "environ": environ, "folder": str(folder or Path.cwd())}
         server = fork_server(next(turns) % 2, environ.get("LD_PRELOAD", ""))
         self._link = server.start(request, stdout, stderr, network or "/proc/thread-self/ns/net")
-        self.pid = self._next_number(30)
+        self.pid = self._next_number(120)
 
     @classmethod
     def piped(

@@ -87,7 +87,7 @@ class Shell:
             input=f"{PASSWORD}\n" * 3,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
 

@@ -27,7 +27,7 @@ class HttpApi:
         self.headers = {} if user is None else {"Authorization": basic(user, password)}
 
     def connect(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection(self.host, self.port, timeout=20)
+        return http.client.HTTPConnection(self.host, self.port, timeout=60)
 
     def send(self, method: str, path: str, body: bytes | None = None) -> tuple[http.client.HTTPResponse, bytes]:
         connection = self.connect()

@@ -12,7 +12,7 @@ from leveret.client.jms import AckMode, Connection, ConnectionFactory, Message, 
 from tests.support.manual_clock import ManualClock
 from tests.support.peers import inside
 
-PATIENCE = 15.0
+PATIENCE = 60.0
 
 
 class JmsHarness:

@@ -11,7 +11,7 @@ from leveret.client.jms import Connection, ConnectionFactory, Sending
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failover_client import QUICK, told
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Outage:

@@ -56,7 +56,7 @@ class JobDriver:
 
     def kill(self) -> None:
         end_session(self.process.pid)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def assert_alive(self) -> None:
         assert self.process.poll() is None, self._log.read_text(errors="replace")[-6000:]

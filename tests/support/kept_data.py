@@ -128,7 +128,7 @@ def read_log(channel: BlockingChannel, count: int, offset: str) -> list[bytes]:
     arguments = {"x-stream-consumer": "reader", "x-stream-offset": offset}
     channel.basic_qos(prefetch_count=count)
     found = []
-    for method, _, body in channel.consume("log", arguments=arguments, inactivity_timeout=20):
+    for method, _, body in channel.consume("log", arguments=arguments, inactivity_timeout=60):
         assert method is not None, f"{len(found)} of {count} entries"
         found.append(body)
         channel.basic_ack(method.delivery_tag)

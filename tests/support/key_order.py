@@ -82,7 +82,7 @@ class KeyOrder:
         for milestone, event, until in self._milestones:
             if self.received >= milestone and not event.is_set():
                 event.set()
-                assert until is None or until.wait(40)
+                assert until is None or until.wait(120)
         with self._progress:
             self._progress.notify_all()
 

@@ -36,7 +36,7 @@ from tests.support.links import Heard, Link
 from tests.support.operation_history import Delivery, OperationHistory, Outcome, Publish
 
 PATIENCE = 600.0  # seconds: clients wait, whatever happens to the link
-DRAIN_SECONDS = 40.0
+DRAIN_SECONDS = 120.0
 PAUSE = 0.05
 OLDEST = 60.0  # seconds for which a publish may wait for its confirm
 WINDOW = 100  # publishes without a confirm
@@ -221,7 +221,7 @@ class LinkLoad:
 
     # ---- figures
 
-    async def flows(self, paths: Iterable[Path], seconds: float = 30.0) -> None:
+    async def flows(self, paths: Iterable[Path], seconds: float = 90.0) -> None:
         """Wait until messages sent from now on are confirmed on each path, and others are delivered back on it."""
         left = {path: len(self._sent[path]) for path in paths}
         queues, seen = {f"{path.home}-{path.source}" for path in left}, len(self.history.deliveries)

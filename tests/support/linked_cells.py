@@ -22,7 +22,7 @@ from tests.support.cell_ports import free_ports
 from tests.support.links import Gone, Link, Refused
 from tests.support.machines import HERE, Machine
 
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 LINK_LOST = "the other cell does not answer"
 
 

@@ -38,7 +38,7 @@ from tests.support.frame_reader import FrameReader
 from tests.support.raw_client import CAPABILITIES, plain, publish_bytes
 
 M = TypeVar("M", bound=Method)
-SECONDS = 20.0  # the longest wait for a reply
+SECONDS = 60.0  # the longest wait for a reply
 NO_PROPERTIES = Properties()
 
 

@@ -17,7 +17,7 @@ from typing import Self
 
 from tests.support.broker_process import SRC
 
-SECONDS = 30.0
+SECONDS = 120.0
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 

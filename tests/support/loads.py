@@ -256,15 +256,21 @@ async def drain(url: str, history: History, queue: str, *, at_once: int = 50) ->
                 return taken
 
 
-async def run_life(actors: list[Actor], url: str, seconds: float, end: Callable[[], None]) -> None:
-    """Let the actors work for so long, then ``end`` the broker while they do, and hear what is left of it."""
+async def run_life(
+    actors: list[Actor], url: str, seconds: float, is_busy: Callable[[], bool], end: Callable[[], None]
+) -> None:
+    """Let the actors work for so long, and until they are busy; then ``end`` the broker while they work, and receive
+    what is left of it."""
     tasks = [asyncio.create_task(actor.run(url)) for actor in actors]
     try:
         early, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        deadline = time.monotonic() + 60
+        while not (early or is_busy() or time.monotonic() > deadline):
+            early, _ = await asyncio.wait(tasks, timeout=0.01, return_when=asyncio.FIRST_COMPLETED)
         for task in early:
             task.result()  # raises: actors do not end by themselves
         end()
-        done, late = await asyncio.wait(tasks, timeout=20)
+        done, late = await asyncio.wait(tasks, timeout=60)
         assert not late, f"{len(late)} actors did not see the end of the broker"
         for task in done:
             if not isinstance(task.exception(), Gone | Refused):

@@ -18,7 +18,7 @@ from tests.support.programs import require_program
 # ext4's own journal still holds in memory. That is what a power cut does to a file system.
 SHUTDOWN = (2 << 30) | (4 << 16) | (ord("X") << 8) | 125
 NO_LOG_FLUSH = 2
-SECONDS = 20
+SECONDS = 120
 
 
 class Mount:

@@ -110,7 +110,7 @@ class NatsServers:
         assert process is not None
         process.send_signal(number)
 
-    def wait(self, place: int, seconds: float = 20.0) -> None:
+    def wait(self, place: int, seconds: float = 60.0) -> None:
         """For the end of a process that was told to stop."""
         process, self._processes[place] = self._processes[place], None
         assert process is not None
@@ -126,7 +126,7 @@ class NatsServers:
     def is_healthy(self, place: int) -> bool:
         """Whether it runs, and has all data of its streams."""
         try:
-            with urlopen(f"{self.monitoring[place]}/healthz", timeout=2) as answer:
+            with urlopen(f"{self.monitoring[place]}/healthz", timeout=10) as answer:
                 return bool(answer.status == 200)
         except OSError:
             return False

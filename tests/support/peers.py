@@ -25,7 +25,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.wire.properties import Properties
 
 T = TypeVar("T")
-PATIENCE = 10.0  # seconds: far more than anything here takes
+PATIENCE = 60.0  # seconds: far more than anything here takes
 PROPERTIES = tuple(Properties.__dataclass_fields__)
 
 

@@ -69,7 +69,7 @@ def request(scheme: str, user: str) -> bytes:
 
 def connected(url: str, source: str | None = None) -> socket.socket:
     where = urlsplit(url)
-    return socket.create_connection((where.hostname, where.port or 0), 10, (source, 0) if source else None)
+    return socket.create_connection((where.hostname, where.port or 0), 60, (source, 0) if source else None)
 
 
 def logs_in(peer: socket.socket, scheme: str, user: str, header: bytes = b"") -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.cell_ports import free_ports
 from tests.support.programs import require_program
 from tests.support.raw_client import eventually
 
@@ -17,8 +18,8 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "proxies"
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return int(door.getsockname()[1])
+    """Not one that the system gives to a connection before the program has it."""
+    return free_ports(1)[0]
 
 
 class Proxy:
@@ -34,7 +35,7 @@ class Proxy:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
         try:
             for port in self.ports.values():
-                eventually(lambda port=port: self._listens(port), 10)  # type: ignore[misc]
+                eventually(lambda port=port: self._listens(port))  # type: ignore[misc]
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -49,7 +50,7 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 def haproxy(folder: Path, text: str, brokers: Mapping[int, int]) -> Proxy:

@@ -60,7 +60,7 @@ class Publishing:
         for body in bodies:
             self.sent[len(self.sent) + 1] = body
             data += publish_bytes(BasicPublish(exchange, queue), body, properties, 1, self.client.frame_max)
-        self.client.timeout = 10
+        self.client.timeout = 60
         self.client.send_bytes(data)
 
     def confirmed_bodies(self) -> list[bytes]:
@@ -70,7 +70,7 @@ class Publishing:
     def pending(self) -> int:
         return len(self.sent) - len(self.acked) - len(self.nacked)
 
-    def hear(self, until: Callable[[], object], seconds: float = 10.0) -> bool:
+    def hear(self, until: Callable[[], object], seconds: float = 60.0) -> bool:
         """Listen until it holds; False if the time or the connection was over first."""
         deadline = time.monotonic() + seconds
         while not until():
@@ -86,7 +86,7 @@ class Publishing:
             self._take(decode_method(found.payload))
         return True
 
-    def hear_verdicts(self, seconds: float = 10.0) -> None:
+    def hear_verdicts(self, seconds: float = 60.0) -> None:
         assert self.hear(lambda: not self.pending, seconds), self
 
     def _take(self, method: object) -> None:
@@ -139,7 +139,7 @@ def count(client: RawClient, queue: str) -> int:
 def take_all(url: str, queue: str, *, ack: bool = True) -> list[Taken]:
     """Get everything, in order. Without ``ack`` all of it goes back when the connection is cut, at the end."""
     taken = []
-    with RawClient.open(url, timeout=10) as client:
+    with RawClient.open(url) as client:
         while True:
             client.send(BasicGet(queue))
             frame = client.next_frame()

@@ -29,7 +29,7 @@ class KillableBroker(Protocol):
     def ask(self, path: str, **query: object) -> dict[str, Any]: ...
 
 
-STARTING = 30.0  # seconds, on a machine where Spark works beside it
+STARTING = 120.0  # seconds, on a machine where Spark works beside it
 
 
 class RestartableBroker:

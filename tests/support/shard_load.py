@@ -50,11 +50,11 @@ class FirstDeliveries:
             self.number += 1
             self._lock.notify_all()
 
-    def await_number(self, number: int, seconds: float = 40.0) -> None:
+    def await_number(self, number: int, seconds: float = 120.0) -> None:
         with self._lock:
             assert self._lock.wait_for(lambda: self.number >= number, seconds), (self.number, self.missing())
 
-    def await_confirmed(self, seconds: float = 40.0) -> None:
+    def await_confirmed(self, seconds: float = 120.0) -> None:
         with self._lock:
             self._lock.wait_for(lambda: not self.missing(), seconds)
 
@@ -121,10 +121,10 @@ class SerialPublisher(threading.Thread):
                 self._progress.notify_all()
 
     def _open(self, cell: str | None = None) -> RawClient:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while True:
             try:
-                client = RawClient.open(next(self._urls), timeout=15)
+                client = RawClient.open(next(self._urls), timeout=60)
                 assert client.start is not None
                 if cell in (None, client.start.server_properties["cell"]):
                     client.call(ConfirmSelect(), ConfirmSelectOk)

@@ -154,7 +154,7 @@ def consume_for_a_while(cluster: Cluster, cell: str, queue: str, number: int, **
     got: list[bytes] = []
     with consumers(cluster, cell, 1) as (consumer,):
         consumer.channel.basic_consume(queue, lambda *parts: got.append(parts[3]), auto_ack=True, arguments=arguments)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while len(got) < number and time.monotonic() < deadline:
             consumer.connection.process_data_events(0.05)
     return got

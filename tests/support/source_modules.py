@@ -113,6 +113,6 @@ def import_each_alone(src: Path) -> str:
     names = [*sorted(graph), *(f"alone:{name}" for name in sorted(on_a_cycle(graph)))]
     code = f"import sys; sys.path.insert(0, {str(src.parent)!r})\n{IMPORT_EACH}"
     result = subprocess.run(
-        [sys.executable, "-c", code, *names], capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, "-c", code, *names], capture_output=True, text=True, timeout=300, check=False
     )
     return "" if result.returncode == 0 else result.stdout + result.stderr

@@ -80,12 +80,12 @@ class SparkBroker:
         login = b64encode(b"guest:guest").decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
         request = urllib.request.Request(url, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
 
-def eventually(done: Callable[[], bool], seconds: float = 20.0) -> None:
+def eventually(done: Callable[[], bool], seconds: float = 90.0) -> None:
     """Wait for what happens in another process, and fail if it does not."""
     deadline = time.monotonic() + seconds
     while not done():

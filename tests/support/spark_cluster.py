@@ -72,7 +72,7 @@ class Member:
 
     def end(self) -> None:
         end_session(self.process.pid)
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 class Cluster:

@@ -156,7 +156,7 @@ def session_members(session: int) -> Iterator[int]:
             yield int(entry.name)
 
 
-def end_session(session: int, seconds: float = 10.0) -> None:
+def end_session(session: int, seconds: float = 60.0) -> None:
     """Kill every process that was started by the one that leads this session, and itself."""
     deadline = time.monotonic() + seconds
     while members := [*session_members(session)]:

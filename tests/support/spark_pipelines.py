@@ -129,7 +129,7 @@ class Pipeline:
         with broker.connect() as known:
             known.channel.basic_qos(prefetch_count=1000)
             if number:
-                for _, properties, body in known.channel.consume(self.output, auto_ack=True, inactivity_timeout=10):
+                for _, properties, body in known.channel.consume(self.output, auto_ack=True, inactivity_timeout=60):
                     assert body is not None, f"{number} messages were promised, {len(found)} came"
                     found.append(Received(properties.message_id, body, properties.headers or {}))
                     if len(found) == number:

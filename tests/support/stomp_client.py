@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-TIMEOUT = 10.0  # seconds
+TIMEOUT = 60.0  # seconds
 UNESCAPED = (("\\r", "\r"), ("\\n", "\n"), ("\\c", ":"), ("\\\\", "\\"))
 
 

@@ -16,7 +16,7 @@ def offset_of(content: Content) -> int:
 def read_stream(url: str, name: str = "s") -> dict[int, bytes]:
     """Bodies by offset, from the beginning to the end as it is now, without gaps."""
     found: dict[int, bytes] = {}
-    with RawClient.open(url, timeout=20) as client:
+    with RawClient.open(url) as client:
         number = count(client, name)
         client.call(BasicQos(0, 1000), BasicQosOk)
         client.send(BasicConsume(name, "r", nowait=True, arguments={"x-stream-offset": "first"}))

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Supervisor:

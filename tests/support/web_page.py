@@ -12,6 +12,8 @@ import leveret
 from leveret.wire.properties import Properties
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+MAIN = "document.querySelector('script[src$=\"/main.js\"]').src"
+SETTLED = f"async () => (await import(new URL('poll.js', {MAIN}))).withoutPolling(() => {{}})"
 LogIn = Callable[..., Page]
 Picture = Callable[[str], Path]
 
@@ -61,6 +63,12 @@ def stand_still(page: Page) -> None:
     """From now on the page's own timers go by ``page.clock.run_for`` only, however slow the machine is."""
     page.clock.install(time=datetime(2026, 1, 1, tzinfo=UTC))
     page.clock.pause_at(datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def settle(page: Page) -> None:
+    """Wait until no poll is under way. The page sets its timer when an answer arrives: a clock that is moved before has
+    no effect."""
+    page.evaluate(SETTLED)
 
 
 def does_not_fit(page: Page) -> bool:

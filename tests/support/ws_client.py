@@ -14,7 +14,7 @@ from websockets.uri import WebSocketURI
 
 from tests.support.raw_client import RawClient
 
-SECONDS = 5.0
+SECONDS = 60.0
 
 
 class WsSocket:

@@ -16,7 +16,7 @@ from tests.support.web_page import SCREENSHOTS, Complaints, LogIn, Picture
 
 __all__ = ["broker", "module_broker", "pytest_generate_tests"]
 HERE = Path(__file__).parent
-PATIENCE = 15_000.0  # milliseconds that something may take to show
+PATIENCE = 60_000.0  # milliseconds that something may take to show
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

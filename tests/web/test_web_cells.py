@@ -16,6 +16,7 @@ from tests.integration.test_cells import cell_processes
 from tests.support.broker_process import BrokerProcess
 from tests.support.cell_clients import clients_by_cell
 from tests.support.web_page import Complaints, does_not_fit
+from tests.web.conftest import PATIENCE
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
 
@@ -29,6 +30,7 @@ def cells(tmp_path: Path) -> Iterator[BrokerProcess]:
 @pytest.fixture
 def page(chromium: Browser, cells: BrokerProcess, complaints: Complaints) -> Iterator[Page]:
     context = chromium.new_context(base_url=cells.url("http"), viewport={"width": 1600, "height": 900}, locale="en-US")
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     complaints.watch(page)
     page.goto("/")
@@ -92,6 +94,7 @@ def test_lists_show_the_node_of_each_object_and_a_node_that_does_not_respond(
 def test_a_single_broker_shows_no_nodes_in_lists(tmp_path: Path, chromium: Browser) -> None:
     with BrokerProcess(tmp_path, "--http-port", "0") as process:
         context = chromium.new_context(base_url=process.url("http"), viewport={"width": 1600, "height": 900})
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto("/#/connections")
         page.get_by_label("User name").fill("guest")

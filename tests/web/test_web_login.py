@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 import leveret
 from leveret.http.sessions import IDLE
-from tests.support.web_page import Complaints, LogIn, Picture, stand_still
+from tests.support.web_page import Complaints, LogIn, Picture, settle, stand_still
 
 
 @pytest.mark.feature("S4-78")
@@ -51,6 +51,7 @@ def test_an_ended_session_asks_for_the_password_and_goes_on(
     stand_still(page)
     log_in(address="/#/queues")
     expect(page.get_by_role("heading", name="No queues yet")).to_be_visible()
+    settle(page)
     broker.clock.advance(IDLE)
     page.clock.run_for(5_000)
     expect(page.get_by_text("Your session has expired")).to_be_visible()
@@ -84,6 +85,7 @@ def test_a_dialogue_does_not_lie_over_the_login(
     log_in(address="/#/queues/%2F/orders")
     page.get_by_role("button", name="Publish message …").click()
     expect(page.get_by_role("dialog")).to_be_visible()
+    settle(page)
     broker.clock.advance(IDLE)
     page.clock.run_for(5_000)
     expect(page.get_by_text("Your session has expired")).to_be_visible()

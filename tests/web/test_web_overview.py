@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import leveret
 from tests.support.running_clients import client
-from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, furnish, stand_still
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, furnish, settle, stand_still
 
 INTERVAL = 5_000  # milliseconds between two polls
 
@@ -37,6 +37,7 @@ def test_the_overview_stays_up_to_date_by_itself(broker: leveret.Broker, page: P
     expect(tile.locator("b")).to_have_text("0")
     broker.vhost().publish("", "q", b"x")
     broker.clock.advance(5)
+    settle(page)
     page.clock.run_for(INTERVAL)
     expect(tile.locator("b")).to_have_text("1")
 
@@ -104,6 +105,7 @@ def test_an_alarm_is_seen_at_once(broker: leveret.Broker, page: Page, log_in: Lo
     log_in()
     expect(page.get_by_role("alert")).to_contain_text("Memory alarm")
     broker.call(lambda: core.set_alarm("memory", None))
+    settle(page)
     page.clock.run_for(INTERVAL)
     expect(page.get_by_role("alert")).to_be_hidden()
 
@@ -134,6 +136,7 @@ def test_nothing_is_asked_while_nobody_looks(page: Page, log_in: LogIn) -> None:
     stand_still(page)
     log_in()
     expect(page.locator(".node")).to_contain_text("Uptime")
+    settle(page)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     look_away = """hidden => {
@@ -154,6 +157,7 @@ def test_a_broker_that_does_not_answer_is_told(
     stand_still(page)
     log_in()
     expect(page.locator(".node")).to_contain_text("Uptime")
+    settle(page)
     broker.stop()
     page.clock.run_for(INTERVAL)
     expect(page.get_by_role("alert")).to_contain_text("No response from the broker")

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 import leveret
 from leveret.wire.properties import Properties
 from tests.support.management_api import as_guest
-from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, settle, stand_still
 
 PYTHON = "PythonMicroBatchStream"
 CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
@@ -138,6 +138,7 @@ def test_a_query_has_a_page_with_its_graph_charts_and_error(
     page.set_viewport_size({"width": 1600, "height": 900})
 
     work(broker, 40, state="failed", error=ERROR, lag=7)
+    settle(page)
     page.clock.run_for(5_000)
     expect(page.get_by_role("alert")).to_have_text(f"Query failed{ERROR}")
     expect(page.locator(".tile").filter(has_text="Lag")).to_have_text("Lag7")

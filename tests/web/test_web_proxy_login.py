@@ -6,7 +6,7 @@ from playwright.sync_api import Page, expect
 
 import leveret
 from tests.support.http_api import basic
-from tests.support.web_page import Complaints, stand_still
+from tests.support.web_page import Complaints, settle, stand_still
 
 
 def test_credentials_of_a_proxy_open_the_pages_without_a_login(
@@ -26,6 +26,7 @@ def test_credentials_of_a_proxy_open_the_pages_without_a_login(
     expect(page.get_by_role("option", name="Log out")).to_have_count(0)
     page.keyboard.press("Escape")
     complaints.expect("401")
+    settle(page)
     broker.call(lambda: users.set_password("ops", password="changed"))
     page.clock.run_for(5_000)
     expect(page.get_by_text("Reload the page to log in at the proxy again")).to_be_visible()

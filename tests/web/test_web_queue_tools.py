@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, expect
 import leveret
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties
-from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, settle, stand_still
 
 RICH = {"x-message-ttl": 60_000, "x-dead-letter-exchange": "", "x-max-length": 1000, "x-max-priority": 5}
 
@@ -128,6 +128,7 @@ def test_several_queues_are_paused_purged_and_deleted_at_once(
     expect(page.get_by_text("2 queues purged.")).to_be_visible()
     assert [vhost.message_count(name) for name in ("keep", "q1", "q2")] == [1, 0, 0]
 
+    settle(page)
     vhost.publish("", "q1", b"x")
     page.clock.run_for(5_100)  # the list is loaded again
     expect(page.locator(".rows tr").filter(has_text="q1").locator("td.right").first).to_have_text("1")
@@ -143,6 +144,7 @@ def test_several_queues_are_paused_purged_and_deleted_at_once(
 
     for name in ("q3", "q4"):
         vhost.declare_queue(name)
+    settle(page)
     page.clock.run_for(5_100)
     expect(page.get_by_label("Select queue q4")).to_be_visible()
     page.get_by_label("Select all matching rows").check()
@@ -285,6 +287,7 @@ def test_holders_of_messages_are_shown_and_consumers_cancelled(
             vhost.publish("", "jobs", b"x")
         assert vhost.get("jobs") is not None
         hoarder.basic_consume("jobs", lambda *_: None, consumer_tag="hoarder")
+        settle(page)
         page.clock.run_for(5_100)
         expect(held.locator("..")).to_contain_text("200 of 251 unacked messages")
         expect(page.get_by_text("1 further message is held by leases or in-process clients.")).to_be_visible()

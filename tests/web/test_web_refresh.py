@@ -9,13 +9,11 @@ from playwright.sync_api import Page, Route, expect
 import leveret
 from tests.support.management_api import as_guest
 from tests.support.running_clients import client, name_of
-from tests.support.web_page import Complaints, LogIn, stand_still
+from tests.support.web_page import Complaints, LogIn, settle, stand_still
 
 INTERVAL = 5_000  # milliseconds between two polls
 SHOP = "shop"
 STREAM = {"x-queue-type": "stream"}
-MAIN = "document.querySelector('script[src$=\"/main.js\"]').src"
-SETTLED = f"async () => (await import(new URL('poll.js', {MAIN}))).withoutPolling(() => {{}})"
 
 SHOWN_BY = """async () => {
     const { Table, rowsSource } = await import("/web/table.js");
@@ -44,10 +42,10 @@ def refreshed(page: Page, address: str) -> None:
     the longer the answer took.
     """
     for _ in range(2):
-        page.evaluate(SETTLED)
+        settle(page)
         with page.expect_response(address):
             page.clock.run_for(INTERVAL)
-    page.evaluate(SETTLED)
+    settle(page)
 
 
 def test_a_name_leads_to_its_own_virtual_host_when_another_is_chosen(broker: leveret.Broker, log_in: LogIn) -> None:
@@ -108,10 +106,12 @@ def test_only_answers_say_that_the_broker_answers(page: Page, log_in: LogIn, com
     stand_still(page)
     log_in(address="/#/pipelines")
     expect(page.get_by_role("heading", name="No Spark queries yet")).to_be_visible()
+    settle(page)
     page.route("**/api/**", lambda route: route.abort("connectionrefused"))
     page.clock.run_for(INTERVAL)
     told = page.get_by_role("alert").filter(has_text="No response from the broker")
     expect(told).to_be_visible()
+    settle(page)
     page.unroute("**/api/**")
     held: list[Route] = []
     page.route("**/api/**", lambda route: held.append(route))  # neither answered nor refused

@@ -102,9 +102,9 @@ def test_a_bad_pattern_is_refused_when_it_is_set_and_changes_nothing(rules: Perm
 
 def test_a_pattern_that_would_run_for_ages_refuses_within_its_time(rules: Permissions) -> None:
     rules.set("ann", "/", "", "", "(a|a)*$|(a*)*b")
-    began = time.perf_counter()
+    began = time.thread_time()
     assert not rules.permits("ann", "/", "read", "a" * 200 + "c")
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize("pattern", ["q{e}", "(?:foo){e<=3}", "(?:queue){i,d,s}", "x{s<=9:[a-z]}"])

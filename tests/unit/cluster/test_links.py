@@ -16,7 +16,6 @@ from leveret.cluster.cluster_port import ClusterPort
 from leveret.cluster.leader_watch import WATCH, Beats, LeaderWatch
 from leveret.cluster.lease import HeldLease, LeaseHolder
 from leveret.cluster.link import (
-    HANDSHAKE_SECONDS,
     LARGEST_FRAME,
     LARGEST_UNPROVED,
     Frame,
@@ -33,6 +32,7 @@ from tests.support.cell_log import until
 ANN = Peer("orders", "ann", b"the secret")
 BOB = ANN._replace(node="bob")
 LIFE = "first life"
+LONG_HANDSHAKE = 120.0  # seconds, that a test does not wait
 AHEAD = Position(30, 2, 17)
 
 
@@ -55,7 +55,7 @@ async def port_of(
 
 def run(story: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG_HANDSHAKE):
             await story()
 
     asyncio.run(bounded())
@@ -205,9 +205,11 @@ def test_a_frame_that_no_node_sends_is_a_lost_link(body: bytes) -> None:
     ],
     ids=["large frame", "long nonce"],
 )
-def test_a_stranger_is_bounded(frame: bytes) -> None:
+def test_a_stranger_is_bounded(frame: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_port, "HANDSHAKE_SECONDS", LONG_HANDSHAKE)
+
     async def story() -> None:
-        async with port_of({"echo": echo}) as address, asyncio.timeout(HANDSHAKE_SECONDS - 2):
+        async with port_of({"echo": echo}) as address, asyncio.timeout(LONG_HANDSHAKE / 2):
             reader, writer = await asyncio.open_connection(*address)
             writer.write(frame)
             assert not await reader.read()
@@ -218,11 +220,12 @@ def test_a_stranger_is_bounded(frame: bytes) -> None:
 
 def test_silent_strangers_do_not_keep_nodes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_port, "most_connections", lambda: 16)
+    monkeypatch.setattr(cluster_port, "HANDSHAKE_SECONDS", LONG_HANDSHAKE)
 
     async def story() -> None:
         async with port_of({"echo": echo}) as address:
             strangers = [await asyncio.open_connection(*address) for _ in range(5)]
-            async with asyncio.timeout(HANDSHAKE_SECONDS - 2):
+            async with asyncio.timeout(LONG_HANDSHAKE / 2):
                 assert not await strangers[0][0].read()  # closed for the fifth one
                 link = await open_link(address, BOB, "echo", word="hello")
                 assert (await link.receive())["word"] == "hello"

@@ -200,7 +200,7 @@ async def test_with_nothing_left_to_say_it_closes_at_once_and_whoever_waits_lear
     with pytest.raises(Gone):
         await waiting
     assert inside.told == ["lost"]
-    await asyncio.wait_for(ground.tunnels.drained(60), 1)
+    await asyncio.wait_for(ground.tunnels.drained(120), 60)
 
 
 @on_a_loop

