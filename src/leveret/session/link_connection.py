@@ -211,17 +211,19 @@ class LinkChannel(AmqpChannel):
         self.routes: LinkRoutes = LinkRoutes(self)
         self.addresses: dict[bytes, Address] = {}
 
-    def take_run(self, frame: bytes) -> None:
+    def take_run(self, frame: bytes) -> bool:
+        """Whether it was a publish, instead of deliveries that return."""
         if (unseen := unseen_tags(frame)) is not None:
             known = range(unseen.start, min(unseen.stop, self.unacked.next_tag))
             acknowledgements.settle_many(self, self.unacked.take_each(known), requeue_unseen)
-            return
+            return False
         _, flags, run = decode_run(frame, 0, len(frame), None, self.addresses)
         timed = False
         if flags == OTHER:
             run = [self._with_traits(message) for message in run]
             timed = any(message[2].deadline != NEVER for message in run)
         publish(self, self.routes.to_queue(), run, sum([len(message[0]) for message in run]), timed)
+        return True
 
     def close(self) -> None:
         """The other cell closes the channel when its clients hold no delivery: they have seen none of the others."""
@@ -251,9 +253,9 @@ class LinkIntake(Intake):
             return
         channel = self._connection.channels.get(number)
         if isinstance(channel, LinkChannel) and channel.step is ChannelStep.OPEN:
-            channel.take_run(frame)
-        if self._connection.broker.alarms:  # no more than this one
-            self._connection.block()
+            is_publish = channel.take_run(frame)
+            if is_publish and self._connection.broker.alarms:  # no more than this one
+                self._connection.block()
 
 
 class UnsupportedByQueue(AmqpError):
