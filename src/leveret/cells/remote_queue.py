@@ -29,7 +29,7 @@ from leveret.cells.reported_active import ReportedActive
 from leveret.cells.request_channel import Got
 from leveret.cells.stream_position import StreamPosition
 from leveret.clock import TimeSlice
-from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import PendingPublish, Publisher, Receipt
 from leveret.errors import AmqpError, PreconditionFailed, error_of
@@ -38,7 +38,9 @@ from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult, MessageWalk, QueueCounts
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import STREAM, checked_reader, get_unsupported
+from leveret.session.ack_timeout_extension import extension_of_link
 from leveret.store.log import Placement
+from leveret.wire.frames import method_frame
 from leveret.wire.methods import ChannelClose
 
 
@@ -289,6 +291,16 @@ class RemoteQueue(DeclaredQueue):
         elif (remote := self.lanes.get(lane)) is not None:
             remote.drop(sequence, len(messages))
         self._released(lane, messages)
+
+    def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
+        """Without an answer: if the home cell has requeued the message by now, it is delivered again."""
+        if self.options.ack_timeout is None:
+            return False
+        lane, sequence = unacked.place_of(tag)
+        channel = self.gets if lane == self.gets.lane else self.lanes.get(lane)
+        if channel is not None:
+            self.cell.consuming.send(method_frame(channel.number, extension_of_link(sequence, seconds)))
+        return True
 
     def _released(self, lane: int, messages: list[Message]) -> None:
         self.held -= sum([len(message[0]) for message in messages])

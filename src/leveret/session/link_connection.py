@@ -25,6 +25,7 @@ from leveret.errors import AmqpError, NotFound, Unsupported
 from leveret.message import NEVER, Address, Message
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session import acknowledgements
+from leveret.session.ack_timeout_extension import ON_LINK, extend_on_link
 from leveret.session.amqp_channel import AmqpChannel
 from leveret.session.amqp_connection import AmqpConnection
 from leveret.session.amqp_consumer import AmqpConsumer, with_count
@@ -51,6 +52,7 @@ from leveret.session.run_frames import (
 from leveret.wire.content import PROPERTIES_AT, body_at, properties_of
 from leveret.wire.grammar import ChannelStep, Step
 from leveret.wire.methods import (
+    BasicCancel,
     BasicConsume,
     BasicPublish,
     BasicReject,
@@ -124,6 +126,12 @@ def _consume(channel: LinkChannel, method: BasicConsume) -> None:
     if isinstance(resume_at, int) and stream is not None:
         method.arguments["x-stream-offset"] = min(resume_at, stream.tail)  # a power failure may have lost its end
     AmqpChannel.handlers[BasicConsume.id](channel, method)
+
+
+def _cancel(channel: LinkChannel, method: BasicCancel) -> None:
+    is_extension = method.consumer_tag.startswith(ON_LINK)
+    handle = extend_on_link if is_extension else AmqpChannel.handlers[BasicCancel.id]
+    handle(channel, method)
 
 
 class LinkConsumer(AmqpConsumer):
@@ -200,6 +208,7 @@ class LinkChannel(AmqpChannel):
     is_link = True
     consumer_class = LinkConsumer
     handlers = AmqpChannel.handlers | {
+        BasicCancel.id: _cancel,
         BasicConsume.id: _consume,
         BasicReject.id: _reject,
         QueueDeclare.id: _declare,
