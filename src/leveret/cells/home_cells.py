@@ -36,8 +36,13 @@ class HomeCells(RemoteQueues):
         for (vhost, _), cell in list(self._cells.items()):
             on_added(vhost, cell)
 
+    def has(self, vhost: str, cell: HomeCell) -> bool:
+        """Not if the virtual host was deleted: one that is created later with the same name has another object."""
+        found = self._broker.vhosts.get(vhost)
+        return found is not None and not found.cell and self._cells.get((vhost, cell.name)) is cell
+
     def forget(self, vhost: str, cell: HomeCell) -> None:
-        """The virtual host was deleted."""
+        """The virtual host was deleted, or is in one cell now."""
         if self._cells.get((vhost, cell.name)) is cell:
             del self._cells[vhost, cell.name]
 
