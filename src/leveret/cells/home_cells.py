@@ -7,6 +7,7 @@ from collections.abc import Callable
 from leveret.broker.broker import Broker
 from leveret.cells.home_cell import HomeCell
 from leveret.cells.remote_queue import RemoteQueue
+from leveret.cells.remote_replies import RemoteReplies, ReplyQueueProxy
 from leveret.queues.context import RemoteQueues
 from leveret.queues.declared_queue import Declaration
 
@@ -45,6 +46,12 @@ class HomeCells(RemoteQueues):
         """The virtual host was deleted, or is in one cell now."""
         if self._cells.get((vhost, cell.name)) is cell:
             del self._cells[vhost, cell.name]
+
+    def reply_queue(self, vhost: str, cell: str, name: str) -> ReplyQueueProxy:
+        home = self.of(vhost, cell)
+        if home.replies is None:
+            home.replies = RemoteReplies(vhost, home, self._broker.vhosts[vhost].queue_context)
+        return ReplyQueueProxy(name, home.replies)
 
     def make_queue(self, declared: Declaration) -> RemoteQueue:
         context = self._broker.vhosts[declared.vhost].queue_context

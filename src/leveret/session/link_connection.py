@@ -24,6 +24,7 @@ from leveret.delivery.unacked import give_back_unseen, requeue_left, requeue_uns
 from leveret.errors import AmqpError, NotFound, Unsupported
 from leveret.message import NEVER, Address, Message
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.direct_reply import REPLY_TO
 from leveret.session import acknowledgements
 from leveret.session.ack_timeout_extension import ON_LINK, extend_on_link
 from leveret.session.amqp_channel import AmqpChannel
@@ -92,7 +93,9 @@ class LinkRoutes(Routes):
 
 def _declare(channel: LinkChannel, method: QueueDeclare) -> None:
     changes = channel.vhost.cells.changes
-    if changes is None or method.queue in channel.vhost.queues:
+    if method.queue.startswith(REPLY_TO):
+        _use_reply_queue(channel, method)
+    elif changes is None or method.queue in channel.vhost.queues:
         _use_queue(channel, method)
     else:  # it may have been declared just now, and this cell hears of it next
         ask_home(channel, method, changes.sync, lambda _: _use_queue(channel, method))
@@ -105,6 +108,15 @@ def _use_queue(channel: LinkChannel, method: QueueDeclare) -> None:
     channel.routes.forget()
     channel.vhost.settle_down(queue)
     channel.reply_to(method, QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)))
+
+
+def _use_reply_queue(channel: LinkChannel, method: QueueDeclare) -> None:
+    """Without a reply, for publishes: those to a requester that has gone are returned."""
+    if not method.nowait and method.queue not in channel.vhost.reply_queues:
+        raise NotFound(f"no queue '{method.queue}' in vhost '{channel.vhost.name}'")
+    channel.last_queue = method.queue
+    channel.routes.forget()
+    channel.reply_to(method, QueueDeclareOk(method.queue, 0, 1))
 
 
 def _purge(channel: LinkChannel, method: QueuePurge) -> None:
