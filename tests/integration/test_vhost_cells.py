@@ -61,6 +61,30 @@ def test_clients_of_each_cell_use_the_same_queues(broker: BrokerProcess, home: s
         assert sorted(got) == [b"c1", b"c2"]
 
 
+@pytest.mark.parametrize("vhost", ["", "in-c1"], ids=["in all cells", "in c1"])
+@pytest.mark.parametrize(("near", "far"), [("c1", "c2"), ("c2", "c1")])
+def test_requests_over_direct_reply_to(broker: BrokerProcess, vhost: str, near: str, far: str) -> None:
+    with clients_by_cell(broker.url() + vhost, near, far) as clients:
+        responder, requester, replies = clients[far].publisher(), clients[near].channel, list[bytes]()
+        queue = responder.queue_declare("", exclusive=True).method.queue
+        responder.basic_consume(
+            queue,
+            lambda _, __, request, body: responder.basic_publish("", request.reply_to, body * 2, mandatory=True),
+            auto_ack=True,
+        )
+        requester.basic_consume("amq.rabbitmq.reply-to", lambda *reply: replies.append(reply[3]), auto_ack=True)
+        for body in (b"1", b"2"):
+            requester.basic_publish("", queue, body, pika.BasicProperties(reply_to="amq.rabbitmq.reply-to"))
+
+        def has_replies() -> bool:
+            for client in clients.values():
+                client.connection.process_data_events(0)
+            return len(replies) == 2
+
+        until(has_replies)
+        assert replies == [b"11", b"22"]
+
+
 def test_the_first_cell_shows_each_connection_to_its_virtual_hosts_once(broker: BrokerProcess) -> None:
     api = ManagementApi(broker.url("http"))
     with clients_by_cell(broker.url() + "in-c1", "c1", "c2") as clients:

@@ -35,7 +35,7 @@ from leveret.errors import AccessRefused, NotFound, PreconditionFailed, Resource
 from leveret.logs import get_log
 from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import HERE, Declaration, DeclaredQueue
-from leveret.queues.direct_reply import ReplyQueue
+from leveret.queues.direct_reply import RemoteReplyQueue, ReplyQueue, cell_of_reply
 from leveret.queues.queue import Queue
 from leveret.queues.queue_types import make_queue, refuse_kind
 from leveret.routing.bindings import Binding, Bindings, Destination
@@ -528,13 +528,23 @@ class Vhost:
         return chain(self.queues.values(), self.internal.queues.values())
 
     def has_queue(self, name: str) -> bool:
-        return name in self.queues or name in self.reply_queues or name in self.hidden
+        is_here = name in self.queues or name in self.reply_queues or name in self.hidden
+        return is_here or self.remote_reply_queue(name) is not None
+
+    def remote_reply_queue(self, name: str) -> RemoteReplyQueue | None:
+        """The queue of a name that belongs to a requester in another cell. The requester may have gone."""
+        own = self.cells.name
+        cell = own and cell_of_reply(name)
+        if cell in ("", own) or cell not in self.cells.nodes:
+            return None
+        return self.queue_context.remote_queues.reply_queue(self.name, cell, name)
 
     def live_queues(self, names: Sequence[str]) -> list[Queue]:
         """The queues with these routed names, except those deleted meanwhile."""
         found: list[Queue] = []
         for name in names:
             queue: Queue | None = self.queues.get(name) or self.reply_queues.get(name) or self.hidden.get(name)
+            queue = queue or self.remote_reply_queue(name)
             if queue is not None:
                 found.append(queue)
         return found

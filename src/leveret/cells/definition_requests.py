@@ -43,6 +43,7 @@ from leveret.logs import get_log
 from leveret.queues.declared_queue import HERE, DeclaredQueue, home_of
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
+from leveret.session.replies import internal_error
 from leveret.store.definitions import Change
 from leveret.wire.fields import encode_table
 
@@ -89,31 +90,40 @@ class DefinitionService:
         """The request of another cell. The answer is sent once the change is on disk here."""
         number = frame.get("id")
         try:
-            if "shards" in frame:
-                if self._broker.cells.shards is not None:
-                    self._broker.cells.shards.reported(frame["shards"])
-            elif "counts" in frame:
-                self._count(sender, frame["counts"])
-            elif "moving" in frame:
-                if self.moves is not None:
-                    self.moves.handle(sender, frame["moving"])
-            elif "removed" in frame:
-                self._removed(sender, *frame["removed"])
-            elif "put" in frame:
-                self._put(sender, unpacked(frame["put"]), is_request=number is not None)
-            elif "drop" in frame:
-                self._drop(frame["drop"][0], frame["drop"][1], bool(frame.get("if_unused")))
+            self._apply(sender, frame)
         except AmqpError as error:
             if number is not None:
                 send({"id": number, "error": [error.code, error.text]})
             elif not isinstance(error, NotFound):  # what this cell has just deleted
                 self._log.error("definition of another cell cannot be applied", other=sender, reason=error.text)
             return
+        except Exception as error:  # noqa: BLE001 - without an answer, the request would be made again and again
+            self._log.exception("internal error while handling a request of another cell", other=sender)
+            if number is not None:
+                problem = internal_error(error)
+                send({"id": number, "error": [problem.code, problem.text]})
+            return
         finally:
             self._broker.wake()
         if number is not None:
             lost = {"id": number, "error": [PreconditionFailed.code, "the disk of the first cell failed"]}
             self._broker.when_granted(lambda: send({"id": number}), lost=lambda: send(lost))
+
+    def _apply(self, sender: str, frame: Frame) -> None:
+        if "shards" in frame:
+            if self._broker.cells.shards is not None:
+                self._broker.cells.shards.reported(frame["shards"])
+        elif "counts" in frame:
+            self._count(sender, frame["counts"])
+        elif "moving" in frame:
+            if self.moves is not None:
+                self.moves.handle(sender, frame["moving"])
+        elif "removed" in frame:
+            self._removed(sender, *frame["removed"])
+        elif "put" in frame:
+            self._put(sender, unpacked(frame["put"]), is_request="id" in frame)
+        elif "drop" in frame:
+            self._drop(frame["drop"][0], frame["drop"][1], bool(frame.get("if_unused")))
 
     def lost(self, cell: str) -> None:
         """The connection of another cell."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leveret.broker.broker import Broker
 from leveret.cells.link import MOST_CHANNELS, Link
 from leveret.errors import AmqpError, NotFound, PreconditionFailed
+
+if TYPE_CHECKING:
+    from leveret.cells.remote_replies import RemoteReplies
 
 PATIENCE = 10.0  # seconds that publishes and requests wait for a cell that is away
 
@@ -25,6 +28,7 @@ class HomeCell:
         self.publishing = Link(broker)
         self.consuming = Link(broker)
         self.queues: dict[LinkedQueue, None] = {}
+        self.replies: RemoteReplies | None = None  # to requesters there
         self.is_away = False  # requests have waited for it in vain: the next ones fail at once
 
     @property
@@ -40,6 +44,8 @@ class HomeCell:
         self.is_away = False
         for queue in list(self.queues):
             queue.link_is_up()
+        if self.replies is not None:
+            self.replies.link_is_up()
 
     def unreachable(self, queue: str, vhost: str) -> AmqpError:
         if self.consuming.is_full:

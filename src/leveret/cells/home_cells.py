@@ -7,6 +7,7 @@ from collections.abc import Callable
 from leveret.broker.broker import Broker
 from leveret.cells.home_cell import HomeCell
 from leveret.cells.remote_queue import RemoteQueue
+from leveret.cells.remote_replies import RemoteReplies, ReplyQueueProxy
 from leveret.queues.context import RemoteQueues
 from leveret.queues.declared_queue import Declaration
 
@@ -36,10 +37,21 @@ class HomeCells(RemoteQueues):
         for (vhost, _), cell in list(self._cells.items()):
             on_added(vhost, cell)
 
+    def has(self, vhost: str, cell: HomeCell) -> bool:
+        """Not if the virtual host was deleted: one that is created later with the same name has another object."""
+        found = self._broker.vhosts.get(vhost)
+        return found is not None and not found.cell and self._cells.get((vhost, cell.name)) is cell
+
     def forget(self, vhost: str, cell: HomeCell) -> None:
-        """The virtual host was deleted."""
+        """The virtual host was deleted, or is in one cell now."""
         if self._cells.get((vhost, cell.name)) is cell:
             del self._cells[vhost, cell.name]
+
+    def reply_queue(self, vhost: str, cell: str, name: str) -> ReplyQueueProxy:
+        home = self.of(vhost, cell)
+        if home.replies is None:
+            home.replies = RemoteReplies(vhost, home, self._broker.vhosts[vhost].queue_context)
+        return ReplyQueueProxy(name, home.replies)
 
     def make_queue(self, declared: Declaration) -> RemoteQueue:
         context = self._broker.vhosts[declared.vhost].queue_context

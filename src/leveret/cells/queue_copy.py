@@ -277,7 +277,7 @@ def hand_over(consumers: Iterable[Consumer], queue: DeclaredQueue) -> None:
 
 def publish_held(broker: Broker, queue: DeclaredQueue, unsent: Iterable[Unsent]) -> None:
     """Publish what was held, in order, to a queue of this cell."""
-    for run, _, receipt, _ in unsent:
+    for run, _, receipt, *_ in unsent:
         outcomes: list[Outcome] = []
         for _, alike in groupby(run, key=lambda message: id(message[1])):  # a write of the log has one address
             for part in stretches(list(alike)):

@@ -2,7 +2,8 @@
 
 The link prefetches for the client. Its window is the prefetch of the client. A client without a limit, or without
 acknowledgements, gets a window that moves with what it has taken, so that a slow client does not fill the memory. For
-the same reason the window is closed, by a prefetch of one message, while too many bytes wait here.
+the same reason the window is closed, by a prefetch of one message, while too many bytes wait here. A consumer that gets
+one message only (x-pull-one) has a window of one; it is an ordinary consumer for the home cell, and cancelled here.
 
 After a lost link, the consumer of a stream continues where it was (cells/stream_position.py).
 
@@ -23,6 +24,7 @@ from leveret.delivery.consumer import UNLIMITED, Consumer
 from leveret.errors import AmqpError, FrameError, PreconditionFailed
 from leveret.message import Message
 from leveret.session.consumer_reports import ACTIVE, CLIENT_TAG, OFFSET, RESUME_AT
+from leveret.session.consumers import PULL_ONE
 from leveret.session.run_frames import unseen_frame
 from leveret.wire.fields import Table
 from leveret.wire.frames import method_frame
@@ -99,8 +101,8 @@ class RemoteConsumer(LinkChannel):
         self._head = 1  # tag of ready[0]
         self._again: set[int] = set()  # tags of redelivered messages
         self._outstanding = OutstandingTags()
-        self._is_open_ended = consumer.no_ack or consumer.limit >= MOST_WINDOW
-        self._window = WINDOW if self._is_open_ended else consumer.limit
+        self._is_open_ended = not consumer.one_shot and (consumer.no_ack or consumer.limit >= MOST_WINDOW)
+        self._window = 1 if consumer.one_shot else WINDOW if self._is_open_ended else consumer.limit
         self._granted = self._window
         self._is_closed = False  # the home cell sends nothing: too much waits here
 
@@ -122,6 +124,7 @@ class RemoteConsumer(LinkChannel):
         consumer, position = self.consumer, self._position
         arguments = consumer.arguments | {"x-priority": consumer.priority, CLIENT_TAG: consumer.tag}
         arguments.pop(RESUME_AT, None)  # a client cannot set it
+        arguments.pop(PULL_ONE, None)  # the home cell would cancel the consumer before the message has arrived here
         if position is not None and position.resume_at is not None:
             arguments[RESUME_AT] = position.resume_at
         return arguments  # type: ignore[return-value]
@@ -173,6 +176,8 @@ class RemoteConsumer(LinkChannel):
         return number, again
 
     def _taken(self, number: int) -> None:
+        if self.consumer.one_shot:
+            self._cancel()  # before its message is settled: the home cell must not send another one
         if self.consumer.no_ack:
             self.settle(self._head - number, number)
         else:
@@ -235,13 +240,17 @@ class RemoteConsumer(LinkChannel):
         self.is_leaving = True
         if not self.number:
             return
-        self._home.consuming.send(method_frame(self.number, BasicCancel(TAG, nowait=True)))
+        self._cancel()
         if self.ready:
             self._return_unseen(self._head, len(self.ready))
         self._head += len(self.ready)
         self._forget_ready()
         if not self.held:
             self._home.consuming.close(self)
+
+    def _cancel(self) -> None:
+        """A second time has no effect."""
+        self._home.consuming.send(method_frame(self.number, BasicCancel(TAG, nowait=True)))
 
     def reported(self, subject: int, value: int) -> None:
         if subject == ACTIVE:

@@ -31,6 +31,7 @@ class Unsent(NamedTuple):
     size: int
     receipt: Receipt
     until: float  # when it is lost
+    queue: str
 
 
 class Sent:
@@ -99,6 +100,7 @@ class RemotePublishes(LinkChannel):
     def __init__(self, queue: str, home: HomeCell, context: QueueContext) -> None:
         super().__init__()
         self._queue = queue
+        self._addressed = ""  # the queue that the channel publishes to
         self._home = home
         self._context = context
         self._sent: deque[Sent] = deque()
@@ -116,7 +118,7 @@ class RemotePublishes(LinkChannel):
             self._context.gauge.used += size
             self._send(run, size, receipt)
             return
-        self.wait([Unsent(run, size, receipt, self._context.now() + PATIENCE)])
+        self.wait([Unsent(run, size, receipt, self._context.now() + PATIENCE, self._queue)])
 
     def wait(self, runs: list[Unsent]) -> None:
         """These are sent when the cell can be reached."""
@@ -147,7 +149,7 @@ class RemotePublishes(LinkChannel):
     def resume(self) -> None:
         """The link is up again."""
         while self._unsent and self._is_open():
-            run, size, receipt, _ = self._unsent.popleft()
+            run, size, receipt, _, self._queue = self._unsent.popleft()
             self._send(run, size, receipt)
 
     # ---- the queue moves to another cell (cells/queue_move.py)
@@ -186,9 +188,15 @@ class RemotePublishes(LinkChannel):
             return True
         if not link.open(self):
             return False
-        link.send(method_frame(self.number, QueueDeclare(self._queue, passive=True, nowait=True)))
+        self._address()
         link.send(method_frame(self.number, ConfirmSelect(nowait=True)))
         return True
+
+    def _address(self) -> None:
+        self.send_gathered()
+        self._addressed = self._queue
+        method = QueueDeclare(self._queue, passive=True, nowait=True)
+        self._home.publishing.send(method_frame(self.number, method))
 
     def _send(self, run: list[Message], size: int, receipt: Receipt) -> None:
         first, self._next = self._next, self._next + len(run)
@@ -196,6 +204,8 @@ class RemotePublishes(LinkChannel):
         self._gather(run, size)
 
     def _gather(self, run: list[Message], size: int) -> None:
+        if self._queue != self._addressed:
+            self._address()
         if not self._gathered:
             self._home.publishing.gather(self)
         self._gathered += run

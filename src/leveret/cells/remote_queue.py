@@ -5,6 +5,8 @@ It holds no messages but those that its consumers' links have prefetched. Publis
 holds is known by a *lane*, which stands for a consumer or for what basic.get has fetched, and by its delivery tag on
 the channel of that lane. When the link is lost, all lanes end: the home cell delivers again what was not settled, and
 settlements that come later find no lane.
+
+Length: the whole interface of a queue, most of it passed on to one of the classes named above.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from leveret.backlog.counters import QueueCounters
 from leveret.backlog.walk import START, Position, Visitor
 from leveret.cells.home_cell import HomeCell
 from leveret.cells.remote_consumer import RemoteConsumer
+from leveret.cells.remote_gets import RemoteGets
 from leveret.cells.remote_home import RemoteHome
 from leveret.cells.remote_publishes import RemotePublishes
-from leveret.cells.remote_requests import Got, RemoteRequests
+from leveret.cells.remote_requests import RemoteRequests
 from leveret.cells.reported_active import ReportedActive
+from leveret.cells.request_channel import Got
 from leveret.cells.stream_position import StreamPosition
 from leveret.clock import TimeSlice
-from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import PendingPublish, Publisher, Receipt
 from leveret.errors import AmqpError, PreconditionFailed, error_of
@@ -34,7 +38,9 @@ from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import Declaration, DeclaredQueue, GetResult, MessageWalk, QueueCounts
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import STREAM, checked_reader, get_unsupported
+from leveret.session.ack_timeout_extension import extension_of_link
 from leveret.store.log import Placement
+from leveret.wire.frames import method_frame
 from leveret.wire.methods import ChannelClose
 
 
@@ -58,6 +64,7 @@ class RemoteQueue(DeclaredQueue):
         "counts_deliveries",
         "dirty",
         "durable",
+        "gets",
         "held",
         "home",
         "id",
@@ -92,7 +99,8 @@ class RemoteQueue(DeclaredQueue):
         self.counts = QueueCounts(0, 0)  # as the home cell has reported last
         self._publishes = RemotePublishes(self.name, cell, context)
         self._numbers = count()
-        self.requests = RemoteRequests(self.name, self.vhost, cell, context, self._numbers)
+        self.requests = RemoteRequests(self.name, self.vhost, cell, context)
+        self.gets = RemoteGets(self.name, self.vhost, cell, context, self._numbers)
         self.lanes: dict[int, RemoteConsumer] = {}
         self._positions: dict[Consumer, StreamPosition] = {}  # if it is a stream
         self._answers: deque[Got | AmqpError | None] = deque()  # to basic.get
@@ -105,6 +113,7 @@ class RemoteQueue(DeclaredQueue):
     def link_is_up(self) -> None:
         self._publishes.resume()
         self.requests.resume()
+        self.gets.resume()
         for consumer in list(self.consumers):
             if not any(remote.consumer is consumer and remote.number for remote in self.lanes.values()):
                 self._subscribe(consumer)
@@ -217,7 +226,7 @@ class RemoteQueue(DeclaredQueue):
                 call()
                 self._forget_unclaimed(answer)
 
-        self.requests.get(take)
+        self.gets.get(take)
         is_waiting = not self._answers  # else the home cell is away, and the answer is an error
         return is_waiting
 
@@ -226,7 +235,7 @@ class RemoteQueue(DeclaredQueue):
         if self._answers and self._answers[-1] is answer:
             self._answers.pop()
             if isinstance(answer, tuple):
-                self.requests.requeue(answer[0].delivery_tag, tried=False)
+                self.gets.requeue(answer[0].delivery_tag, tried=False)
 
     def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
         answer = self._answers.popleft() if self._answers else None
@@ -238,12 +247,12 @@ class RemoteQueue(DeclaredQueue):
         method, message = answer
         self.counters.got += 1
         if no_ack:
-            self.requests.settle(method.delivery_tag)
+            self.gets.settle(method.delivery_tag)
         else:
             self.held += len(message[0])
         redelivered = method.redelivered
         return GetResult(
-            self.requests.lane, method.delivery_tag, int(redelivered), redelivered, message, method.message_count
+            self.gets.lane, method.delivery_tag, int(redelivered), redelivered, message, method.message_count
         )
 
     def purge(self) -> int:
@@ -259,29 +268,39 @@ class RemoteQueue(DeclaredQueue):
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         self.counters.acked += len(messages)
-        if lane == self.requests.lane:
+        if lane == self.gets.lane:
             for tag in range(sequence, sequence + len(messages)):
-                self.requests.settle(tag)
+                self.gets.settle(tag)
         elif (remote := self.lanes.get(lane)) is not None:
             remote.settle(sequence, len(messages))
         self._released(lane, messages)
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
         self.counters.requeued += len(messages)
-        if lane == self.requests.lane:
+        if lane == self.gets.lane:
             for tag in range(sequence, sequence + len(messages)):
-                self.requests.requeue(tag, tried)
+                self.gets.requeue(tag, tried)
         elif (remote := self.lanes.get(lane)) is not None:
             remote.requeue(sequence, len(messages), tried)
         self._released(lane, messages)
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        if lane == self.requests.lane:
+        if lane == self.gets.lane:
             for tag in range(sequence, sequence + len(messages)):
-                self.requests.drop(tag)
+                self.gets.drop(tag)
         elif (remote := self.lanes.get(lane)) is not None:
             remote.drop(sequence, len(messages))
         self._released(lane, messages)
+
+    def extend_ack_timeout(self, unacked: Outstanding, tag: int, seconds: float | None) -> bool:
+        """Without an answer: if the home cell has requeued the message by now, it is delivered again."""
+        if self.options.ack_timeout is None:
+            return False
+        lane, sequence = unacked.place_of(tag)
+        channel = self.gets if lane == self.gets.lane else self.lanes.get(lane)
+        if channel is not None:
+            self.cell.consuming.send(method_frame(channel.number, extension_of_link(sequence, seconds)))
+        return True
 
     def _released(self, lane: int, messages: list[Message]) -> None:
         self.held -= sum([len(message[0]) for message in messages])
@@ -353,6 +372,7 @@ class RemoteQueue(DeclaredQueue):
         self.alive = False
         self.cell.queues.pop(self, None)
         self.requests.close_when_answered()
+        self.gets.close_when_answered()
         self._close_lanes()
         consumers = list(self.consumers)
         for consumer in consumers:
@@ -382,6 +402,7 @@ class RemoteQueue(DeclaredQueue):
 
         old.when_confirmed(confirmed)
         self.requests.follow(former.requests)
+        self.gets.follow(former.gets)
         return former.detach()
 
     # ---- options and deletion
@@ -394,6 +415,7 @@ class RemoteQueue(DeclaredQueue):
         self.cell.queues.pop(self, None)
         self._publishes.lose()
         self.requests.close_when_answered()
+        self.gets.close_when_answered()
         self._close_lanes()
         self.cancel_consumers()
         return self.counts.ready

@@ -143,7 +143,6 @@ class CellLinks:
         self.api_links = ApiLinks(peer, self._marks, addresses.of, self._mark)
         self._tasks: set[asyncio.Task[None]] = set()
         self.ends: set[LinkTransport | FrameSender] = set()  # checked for heartbeats
-        self._wanted: set[tuple[str, str]] = set()  # virtual host and cell
         self.is_started = self._is_stopped = False
         self._log = get_log("cells").bind(cell=peer.node)
 
@@ -275,12 +274,13 @@ class CellLinks:
             if there is not None:
                 try:
                     link = await open_link(there, self._peer, DEFINITIONS, **details)
+                    await self._exchange(first, link, there)
+                    tries = Tries()
                 except (OSError, LinkLost, LinkRefused) as problem:
                     if lines.is_due(asyncio.get_running_loop().time()):
                         self._log.warning("the first cell cannot be reached", reason=str(problem))
-                else:
-                    await self._exchange(first, link, there)
-                    tries = Tries()
+                except Exception:  # noqa: BLE001 - connect again
+                    self._log.exception("internal error on the connection to the first cell")
             await self._addresses.changed(first.name, there, tries.pause)
 
     async def _report_counts(self, first: FirstCell) -> None:
@@ -356,14 +356,12 @@ class CellLinks:
     # ---- queues: the other cells
 
     def _home_added(self, vhost: str, home: HomeCell) -> None:
-        if (vhost, home.name) not in self._wanted:
-            self._wanted.add((vhost, home.name))
-            for purpose, link in ((PUBLISHING, home.publishing), (CONSUMING, home.consuming)):
-                self._start(self._keep(vhost, home, purpose, link))
+        for purpose, link in ((PUBLISHING, home.publishing), (CONSUMING, home.consuming)):
+            self._start(self._keep(vhost, home, purpose, link))
 
     async def _keep(self, vhost: str, home: HomeCell, purpose: str, link: QueueLink) -> None:
         lines, tries = LogInterval(BETWEEN_LINES), Tries()
-        while (found := self._broker.vhosts.get(vhost)) is not None and not found.cell:
+        while self._homes.has(vhost, home):
             address = self._addresses.of(home.name)
             is_removed = not home.queues and home.name in self._broker.cells.leaving
             if address is not None and not is_removed:
@@ -373,8 +371,9 @@ class CellLinks:
                 except (OSError, LinkLost, LinkRefused) as problem:
                     if lines.is_due(asyncio.get_running_loop().time()):
                         self._log.warning("another cell cannot be reached", other=home.name, reason=str(problem))
+                except Exception:  # noqa: BLE001 - connect again
+                    self._log.exception("internal error on a link to another cell", other=home.name)
             await self._addresses.changed(home.name, address, tries.pause)
-        self._wanted.discard((vhost, home.name))
         self._homes.forget(vhost, home)
 
     async def _connect(self, address: Address, vhost: str, home: HomeCell, purpose: str, link: QueueLink) -> None:
@@ -385,11 +384,11 @@ class CellLinks:
         end.name = f"cell {self._peer.node} ({purpose}) -> cell {home.name}, virtual host {vhost}"
         await asyncio.get_running_loop().create_connection(lambda: end, sock=accepted.detach())
         self.ends.add(end)
-        if home.is_up:
-            home.link_is_up()
-            self._broker.wake()
         moving = asyncio.create_task(abort_when_moved(self._addresses, home.name, address, end.abort))
         try:
+            if home.is_up:
+                home.link_is_up()
+                self._broker.wake()
             await lost.wait()
         finally:
             moving.cancel()

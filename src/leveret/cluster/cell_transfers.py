@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from leveret.cluster.cell_addresses import Address, CellAddresses, abort_when_moved
 from leveret.cluster.link import Frame, Link, LinkLost, LinkRefused, Peer, open_link
 from leveret.errors import ClusterError, LeveretError
+from leveret.logs import get_log
 
 TRANSFERS = "transfers"  # the request on the cluster port
 LARGEST_FRAME = 1 << 28  # the sizes and addresses of all messages of a transfer
@@ -50,6 +51,7 @@ class CellTransfers:
         self._ids = ids
         self._receive = receive
         self._keep_only = keep_only
+        self._log = get_log("cells").bind(cell=peer.node)
         self._waiting: dict[str, asyncio.Queue[tuple[Frame, bytes, Answered]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
@@ -79,15 +81,24 @@ class CellTransfers:
                     if link is None:
                         link = await self._connect(cell)
                     problem = await self._transfer(cell, link, head, contents)
-                except (OSError, LinkLost, LinkRefused) as lost:
-                    problem = str(lost)
+                except Exception as failure:  # noqa: BLE001 - the next transfer gets a new connection
+                    problem = self._problem(failure, cell)
                     if link is not None:
                         link.link.close()
                         link = None
-                answered(problem)
+                try:
+                    answered(problem)
+                except Exception:  # noqa: BLE001 - of one outbox, the others go on
+                    self._log.exception("internal error after a transfer to another cell", other=cell)
         finally:
             if link is not None:
                 link.link.close()
+
+    def _problem(self, failure: Exception, cell: str) -> str:
+        if isinstance(failure, OSError | LinkLost | LinkRefused):
+            return str(failure)
+        self._log.exception("internal error in a transfer to another cell", other=cell)
+        return "internal error"
 
     async def _connect(self, cell: str) -> TransferLink:
         there = self._addresses.of(cell)
@@ -96,7 +107,7 @@ class CellTransfers:
         link = await open_link(there, self._peer, TRANSFERS)
         try:
             await link.send({"outboxes": self._ids(cell)})
-        except LinkLost:
+        except BaseException:
             link.close()
             raise
         return TransferLink(link, there)

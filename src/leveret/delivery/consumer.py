@@ -26,6 +26,9 @@ class Outstanding(Protocol):
 
     def holds(self, tag: int) -> bool: ...
 
+    def place_of(self, tag: int) -> tuple[int, int]:
+        """Lane and sequence of an outstanding delivery."""
+
     def take_back(self, tag: int) -> Portion | None:
         """Take back a delivery whose ack timeout has passed. None if it is no longer outstanding."""
 

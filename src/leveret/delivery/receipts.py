@@ -6,7 +6,7 @@ Receipt for each copy that must exist, at a remote leader or a replica, and reso
 
     open ──> received ──> granted
       │          └──────> refused, lost
-      └─────────────────> lost
+      └─────────────────> unroutable, lost
 
 A confirm or a commit waits for all receipts of its publishes. A log may refuse a part of a run: each message gets its
 own confirm, or the publisher would publish again what is in the queue. Receipts of different logs are never compared.
@@ -148,6 +148,10 @@ class Receipt:
         if places is not None and self._is_open:
             self._publish.reject(places)
         self._resolve(ack=places is not None)
+
+    def unroutable(self) -> None:
+        """There is no queue, as for a message without a route: it is returned if it is mandatory, and confirmed."""
+        self._resolve(ack=True)
 
     def lost(self) -> None:
         """The log will never answer: its queue was deleted, or its node is gone."""

@@ -249,6 +249,14 @@ class Unacked:
             return None
         return self.stragglers[tag].holder if tag < self.base else self._span_of(tag).holder
 
+    def place_of(self, tag: int) -> tuple[int, int]:
+        """Lane and sequence of an outstanding tag."""
+        if tag < self.base:
+            portion = self.stragglers[tag]
+            return portion.lane, portion.sequence
+        span = self._span_of(tag)
+        return span.lane, tag + span.delta
+
     def held_of(self, queue: Source, most_spans: int) -> Iterator[tuple[int, Portion]]:
         """The outstanding deliveries of one queue, each with its tag, from the oldest on; nothing may change meanwhile.
         ``most_spans``: how many spans are read."""

@@ -15,6 +15,7 @@ from leveret.store.disk import Disk
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.declared_queue import Declaration, DeclaredQueue
+    from leveret.queues.direct_reply import RemoteReplyQueue
     from leveret.queues.duplicates import DeduplicationLog
     from leveret.queues.options import DeadMessage
     from leveret.queues.traced_queues import QueueTracer
@@ -111,6 +112,10 @@ class StreamWorkers:
 
 class RemoteQueues:
     """Creates queues that are in another cell. This broker is the only cell."""
+
+    def reply_queue(self, vhost: str, cell: str, name: str) -> RemoteReplyQueue | None:
+        """That of a requester in another cell."""
+        return None
 
     def make_queue(self, declared: Declaration) -> DeclaredQueue:
         raise PreconditionFailed(

@@ -2,23 +2,48 @@
 
 A requester consumes from ``amq.rabbitmq.reply-to`` and publishes with that name as reply_to; the broker replaces it by
 the name of this queue. A reply published to that name goes straight to the requester's channel, or is dropped.
+
+If there are several cells, the name contains that of the requester's cell, to which the others send replies
+(cells/remote_replies.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from leveret.backlog.context import Drainable, MemoryGauge
 from leveret.delivery.consumer import Consumer, Outstanding
 from leveret.delivery.delivery_pause import DeliveryPause
 from leveret.delivery.receipts import RemoteLog
+from leveret.errors import AmqpError
 from leveret.message import Message
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.limits import Limits
+from leveret.queues.queue import Queue
 from leveret.store.log import Placement
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 MOST_WAITING = 10_000  # replies that may wait for a slow requester
+
+
+def reply_name(cell: str, token: str) -> str:
+    """``cell``: that of the requester; empty if it is the only one. ``token``: unguessable, without dots."""
+    return f"{REPLY_TO}.{cell}.{token}" if cell else f"{REPLY_TO}.{token}"
+
+
+def cell_of_reply(name: str) -> str:
+    """The cell of the requester; empty if the name has none, or is not that of a reply queue."""
+    prefix, _, rest = name.partition(f"{REPLY_TO}.")
+    return "" if prefix else rest.rpartition(".")[0]
+
+
+class RemoteReplyQueue(Queue, Protocol):
+    """The reply queue of a requester in another cell, who may have gone."""
+
+    def look_up(self, answered: Callable[[AmqpError | None], None]) -> None:
+        """Whether it is there."""
 
 
 class ReplyQueue:

@@ -168,5 +168,7 @@ class NearEnd(LinkTransport):
             self._outbox.set_writable(True)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._link.lost()
-        super().connection_lost(error)
+        try:
+            self._link.lost()
+        finally:
+            super().connection_lost(error)

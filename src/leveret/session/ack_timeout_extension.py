@@ -2,22 +2,25 @@
 
 To extend the timeout in a queue with x-consumer-timeout, a consumer publishes an empty message to the default exchange,
 on the channel that received the delivery, with the routing key ``amq.leveret.extend`` and the headers ``delivery-tag``
-and, optionally, ``timeout`` in milliseconds from now (default: the timeout of the queue).
+and, optionally, ``timeout`` in milliseconds from now (default: the timeout of the queue). For a queue of another cell,
+the link asks the home cell, without an answer (``extension_of_link``).
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from leveret.errors import PreconditionFailed
 from leveret.store.log import GRANTED
 from leveret.wire.content import properties_of
-from leveret.wire.methods import BasicPublish
+from leveret.wire.methods import BasicCancel, BasicPublish
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 EXTEND = "amq.leveret.extend"
+ON_LINK = "extend "  # begins what is no consumer tag of a link
 LONGEST_MS = 86_400_000 * 365
 
 
@@ -43,6 +46,18 @@ def _extend(channel: Channel, tag: int, timeout: int | None) -> None:
     seconds = None if timeout is None else timeout / 1000
     if not holder.queue.extend_ack_timeout(channel.unacked, tag, seconds):
         raise refused(f"the queue of delivery tag {tag} has no x-consumer-timeout: nothing to extend")
+
+
+def extension_of_link(tag: int, seconds: float | None) -> BasicCancel:
+    """A cancel of a consumer that does not exist, which an older home cell ignores. It is no publish, since that would
+    block the link, and the acks behind it, while the home cell has an alarm."""
+    return BasicCancel(f"{ON_LINK}{tag} {0 if seconds is None else round(seconds * 1000)}", nowait=True)
+
+
+def extend_on_link(channel: Channel, method: BasicCancel) -> None:
+    tag, timeout = method.consumer_tag.removeprefix(ON_LINK).split(" ")
+    with suppress(PreconditionFailed):  # the message has just been requeued, and is delivered again
+        _extend(channel, int(tag), int(timeout) or None)
 
 
 def refused(why: str) -> PreconditionFailed:

@@ -16,7 +16,7 @@ from leveret.broker.background import NextTick
 from leveret.delivery.consumer import UNLIMITED, Source
 from leveret.errors import AmqpError, FrameError, PreconditionFailed
 from leveret.message import Address, Message
-from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
+from leveret.queues.direct_reply import REPLY_TO, ReplyQueue, reply_name
 from leveret.session import pooled_consumer
 from leveret.session.consumers import BURST_BYTES, ChannelConsumer, choose_tag
 from leveret.wire.content import refit
@@ -151,7 +151,7 @@ def _consume(channel: AmqpChannel, method: BasicConsume) -> None:
     if channel.reply is not None:
         raise PreconditionFailed("reply consumer already set")
     vhost = channel.vhost
-    name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
+    name = reply_name(vhost.cells.name, secrets.token_urlsafe(24))
     context = vhost.queue_context
     queue = ReplyQueue(name, context.gauge, context.dirty, context.deliveries)
     vhost.reply_queues[name] = queue

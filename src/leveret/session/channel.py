@@ -120,7 +120,8 @@ class Channel:
     def return_messages(self, messages: list[Message]) -> None:
         """These messages were mandatory and reached no queue."""
         self.returned += len(messages)
-        self.vhost.counters_of(messages[0][1].exchange).returned += len(messages)
+        if not self.is_link:  # the other cell counts what it returns to clients
+            self.vhost.counters_of(messages[0][1].exchange).returned += len(messages)
 
     # ---- methods
 

@@ -135,10 +135,13 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
 
 def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
     """A responder may check in this way whether the requester is still connected."""
-    known = method.queue == REPLY_TO or method.queue in channel.vhost.reply_queues
-    if not known:
-        raise NotFound(f"no queue '{method.queue}' in vhost '{channel.vhost.name}'")
-    channel.reply_to(method, QueueDeclareOk(method.queue, 0, 1))
+    vhost, name = channel.vhost, method.queue
+    if name == REPLY_TO or name in vhost.reply_queues:
+        channel.reply_to(method, QueueDeclareOk(name, 0, 1))
+    elif (remote := vhost.remote_reply_queue(name)) is not None:
+        ask_home(channel, method, remote.look_up, lambda _: channel.reply_to(method, QueueDeclareOk(name, 0, 1)))
+    else:
+        raise NotFound(f"no queue '{name}' in vhost '{vhost.name}'")
 
 
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:

@@ -24,7 +24,9 @@ from leveret.delivery.unacked import give_back_unseen, requeue_left, requeue_uns
 from leveret.errors import AmqpError, NotFound, Unsupported
 from leveret.message import NEVER, Address, Message
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.direct_reply import REPLY_TO
 from leveret.session import acknowledgements
+from leveret.session.ack_timeout_extension import ON_LINK, extend_on_link
 from leveret.session.amqp_channel import AmqpChannel
 from leveret.session.amqp_connection import AmqpConnection
 from leveret.session.amqp_consumer import AmqpConsumer, with_count
@@ -51,6 +53,7 @@ from leveret.session.run_frames import (
 from leveret.wire.content import PROPERTIES_AT, body_at, properties_of
 from leveret.wire.grammar import ChannelStep, Step
 from leveret.wire.methods import (
+    BasicCancel,
     BasicConsume,
     BasicPublish,
     BasicReject,
@@ -90,7 +93,9 @@ class LinkRoutes(Routes):
 
 def _declare(channel: LinkChannel, method: QueueDeclare) -> None:
     changes = channel.vhost.cells.changes
-    if changes is None or method.queue in channel.vhost.queues:
+    if method.queue.startswith(REPLY_TO):
+        _use_reply_queue(channel, method)
+    elif changes is None or method.queue in channel.vhost.queues:
         _use_queue(channel, method)
     else:  # it may have been declared just now, and this cell hears of it next
         ask_home(channel, method, changes.sync, lambda _: _use_queue(channel, method))
@@ -103,6 +108,15 @@ def _use_queue(channel: LinkChannel, method: QueueDeclare) -> None:
     channel.routes.forget()
     channel.vhost.settle_down(queue)
     channel.reply_to(method, QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)))
+
+
+def _use_reply_queue(channel: LinkChannel, method: QueueDeclare) -> None:
+    """Without a reply, for publishes: those to a requester that has gone are returned."""
+    if not method.nowait and method.queue not in channel.vhost.reply_queues:
+        raise NotFound(f"no queue '{method.queue}' in vhost '{channel.vhost.name}'")
+    channel.last_queue = method.queue
+    channel.routes.forget()
+    channel.reply_to(method, QueueDeclareOk(method.queue, 0, 1))
 
 
 def _purge(channel: LinkChannel, method: QueuePurge) -> None:
@@ -124,6 +138,12 @@ def _consume(channel: LinkChannel, method: BasicConsume) -> None:
     if isinstance(resume_at, int) and stream is not None:
         method.arguments["x-stream-offset"] = min(resume_at, stream.tail)  # a power failure may have lost its end
     AmqpChannel.handlers[BasicConsume.id](channel, method)
+
+
+def _cancel(channel: LinkChannel, method: BasicCancel) -> None:
+    is_extension = method.consumer_tag.startswith(ON_LINK)
+    handle = extend_on_link if is_extension else AmqpChannel.handlers[BasicCancel.id]
+    handle(channel, method)
 
 
 class LinkConsumer(AmqpConsumer):
@@ -200,6 +220,7 @@ class LinkChannel(AmqpChannel):
     is_link = True
     consumer_class = LinkConsumer
     handlers = AmqpChannel.handlers | {
+        BasicCancel.id: _cancel,
         BasicConsume.id: _consume,
         BasicReject.id: _reject,
         QueueDeclare.id: _declare,
@@ -211,17 +232,19 @@ class LinkChannel(AmqpChannel):
         self.routes: LinkRoutes = LinkRoutes(self)
         self.addresses: dict[bytes, Address] = {}
 
-    def take_run(self, frame: bytes) -> None:
+    def take_run(self, frame: bytes) -> bool:
+        """Whether it was a publish, instead of deliveries that return."""
         if (unseen := unseen_tags(frame)) is not None:
             known = range(unseen.start, min(unseen.stop, self.unacked.next_tag))
             acknowledgements.settle_many(self, self.unacked.take_each(known), requeue_unseen)
-            return
+            return False
         _, flags, run = decode_run(frame, 0, len(frame), None, self.addresses)
         timed = False
         if flags == OTHER:
             run = [self._with_traits(message) for message in run]
             timed = any(message[2].deadline != NEVER for message in run)
         publish(self, self.routes.to_queue(), run, sum([len(message[0]) for message in run]), timed)
+        return True
 
     def close(self) -> None:
         """The other cell closes the channel when its clients hold no delivery: they have seen none of the others."""
@@ -251,9 +274,9 @@ class LinkIntake(Intake):
             return
         channel = self._connection.channels.get(number)
         if isinstance(channel, LinkChannel) and channel.step is ChannelStep.OPEN:
-            channel.take_run(frame)
-        if self._connection.broker.alarms:  # no more than this one
-            self._connection.block()
+            is_publish = channel.take_run(frame)
+            if is_publish and self._connection.broker.alarms:  # no more than this one
+                self._connection.block()
 
 
 class UnsupportedByQueue(AmqpError):

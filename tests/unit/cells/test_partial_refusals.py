@@ -53,7 +53,7 @@ def through_a_gate_to_a_queue_that_answers_later(harness: Harness, publish: Pend
 
 
 def held_while_the_queue_moved(harness: Harness, publish: PendingPublish) -> None:
-    publish_held(harness.broker, harness.queue("small"), [Unsent(publish.run, 0, publish.open(), 0.0)])
+    publish_held(harness.broker, harness.queue("small"), [Unsent(publish.run, 0, publish.open(), 0.0, "small")])
 
 
 @pytest.mark.parametrize(

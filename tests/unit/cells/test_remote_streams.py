@@ -270,7 +270,7 @@ def test_a_request_that_the_queue_does_not_support_leaves_the_link_open(pair: Ce
     answers: list[object] = []
     queue = pair.here.vhost.queues["s"]
     assert isinstance(queue, RemoteQueue)
-    queue.requests.get(answers.append)
+    queue.gets.get(answers.append)
     pair.here.turn()
     (answer,) = answers
     assert isinstance(answer, Unsupported)

@@ -6,6 +6,7 @@ import pytest
 
 from leveret.cells.remote_consumer import MOST_BYTES
 from leveret.cells.remote_queue import RemoteQueue
+from leveret.wire.methods import BasicCancel
 from tests.support.cell_pair import CellPair
 from tests.support.peer_pair import Client, Content
 
@@ -40,3 +41,18 @@ def test_large_messages_stay_in_the_home_cell_while_the_client_does_not_read(
     producer.publish("q", b"next")
     pair.here.rest()
     assert [each.body for each in contents(client)] == [b"next"]
+
+
+def test_returned_deliveries_do_not_block_acks_while_the_home_cell_has_an_alarm(pair: CellPair, client: Client) -> None:
+    other = pair.here.client()
+    client.publish("q", b"held")
+    other.consume("q", "holder")
+    (held,) = contents(other)
+    other.send(BasicCancel("holder", nowait=True))
+    client.publish("q", *[b"%d" % number for number in range(10)])
+    client.qos(1, shared=True)
+    client.consume("q")
+    pair.home.broker.set_alarm("memory", "for a test")
+    client.send(BasicCancel("tag", nowait=True))
+    other.ack(held.tag)
+    assert (pair.home.queue("q").ready, pair.home.queue("q").unacked) == (9, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.vhost_metadata import metadata_of, note_metadata
+from leveret.cells.definition_requests import DefinitionService
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.bounds import Bounds
@@ -366,3 +367,21 @@ def test_what_a_user_may_not_do_is_refused_in_his_cell(cells: CellCluster) -> No
     client.send(QueueDeclare("q"))
     assert client.error()[0] == 403
     assert where(cells, "q") == ["-"] * 3
+
+
+def test_an_internal_error_of_the_first_cell_is_the_answer(
+    cells: CellCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If it ended the connection of the cell, the request would be made again, and end it again."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    client = cells[1].client()
+    with monkeypatch.context() as patched:
+        patched.setattr(DefinitionService, "_put", fail)
+        client.send(QueueDeclare("q"))
+    assert client.error() == (541, "INTERNAL_ERROR - unexpected RuntimeError; the broker's log has the details")
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["a bug"]
+    cells[1].client().declare("q")
+    assert where(cells, "q") == ["RemoteQueue", "ClassicQueue", "RemoteQueue"]

@@ -116,3 +116,30 @@ def test_a_transfer_is_repeated_if_the_answer_takes_too_long(monkeypatch: pytest
             assert home.received == [b"abcde", b"abcde"]
 
     asyncio.run(run())
+
+
+def test_transfers_continue_after_an_internal_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        home, addresses = Home(), ReportedAddresses()
+        addresses.reported({"c2": await home.listen()})
+        outboxes, ids = Outboxes(addresses), iter([RuntimeError("a bug")])
+
+        def known(_: str) -> list[str]:
+            for problem in ids:
+                raise problem
+            return ["o"]
+
+        outboxes.transfers._ids = known
+        try:
+            async with asyncio.timeout(20):
+                assert await outboxes.send() == "internal error"
+                outboxes.transfers.send("c2", HEAD, b"abcde", lambda _: 1 / 0)
+                assert await outboxes.send() is None
+                assert home.received == [b"abcde", b"abcde"]
+        finally:
+            await outboxes.transfers.stop()
+            home.close()
+
+    asyncio.run(run())
+    problems = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert [type(problem) for problem in problems] == [RuntimeError, ZeroDivisionError]

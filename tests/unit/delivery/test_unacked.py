@@ -257,3 +257,15 @@ def test_the_deliveries_of_one_queue_are_found_among_those_of_others() -> None:
         assert [portion.sequence for _, portion in found] == [tag - 1 for tag in tags]
     assert [tag for tag, _ in unacked.held_of(B.queue, 0)] == [1]  # no span is read
     assert len(unacked) == 5  # nothing was taken
+
+
+def test_the_place_of_a_delivery_is_known() -> None:
+    unacked = Unacked()
+    give(unacked, A, 7, b"a", b"b", lane=3)
+    for sequence in range(COMPACT_FROM * 2):
+        give(unacked, B, sequence, b"x", lane=4)
+    last = unacked.next_tag - 1
+    for tag in range(2, last):
+        unacked.take_one(tag)
+    assert list(unacked.stragglers) == [1]
+    assert (unacked.place_of(1), unacked.place_of(last)) == ((3, 7), (4, COMPACT_FROM * 2 - 1))
