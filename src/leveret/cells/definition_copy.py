@@ -5,7 +5,8 @@ them before it reaches the first one. When it has connected, everything is compa
 
 Queues are an exception: only their home cell knows whether they exist. A queue of this cell that the first one does not
 know, because it was restarted and the queue is transient, is reported to it; one that the first cell knows and this one
-does not is reported as removed.
+does not is reported as removed, unless it is durable and was not deleted here: then it was declared while this cell was
+away.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.tracing import COMPONENT as TRACING
 from leveret.broker.tracing import set_tracing
 from leveret.broker.vhost_cells import COMPONENT as CELL
+from leveret.cells.removed_queues import RemovedQueues
 from leveret.cells.shared_definitions import (
     COPIED,
     KEY_FIELDS,
@@ -59,6 +61,10 @@ class QueueHomes(Protocol):
     def rehome(self, vhost_name: str, name: str, home: str) -> None:
         """The home of the queue, as the first cell has it: the queue may have moved."""
 
+    def confirm_arrival(self, vhost_name: str, name: str) -> bool:
+        """The first cell has this cell as the home of the queue, or had it when it was deleted. Whether it has moved
+        here, and the first cell has not confirmed that before."""
+
 
 class DefinitionCopy:
     """``cell``: the name of this cell."""
@@ -70,6 +76,7 @@ class DefinitionCopy:
         self._default_user, self._default_password = default_user, default_password
         self._log = get_log("cells").bind(cell=cell)
         self.moves: QueueHomes | None = None
+        self.removed = RemovedQueues(broker)
 
     # ---- everything
 
@@ -87,12 +94,13 @@ class DefinitionCopy:
         gone: list[SharedQueue] = []
         for key, item in wanted.items():
             if isinstance(item, SharedQueue) and item.home == self._cell and key not in existing:
-                if item.durable and not item.owner:
+                if item.durable and not item.owner and not self.removed.has(item.vhost, item.name):
                     self.put(item)  # declared while this cell was away
                 else:
                     gone.append(item)
             elif existing.get(key) != item:
                 self.put(item)
+        self.removed.forget_all_but(wanted)
         present = snapshot(self._broker, self._cell)  # with what policies have added
         return [item for item in present if key_of(item) not in wanted and self._is_own(item)], gone
 
@@ -175,6 +183,8 @@ class DefinitionCopy:
                 self.moves.rehome(item.vhost, item.name, item.home)
             return
         is_here = item.home == self._cell
+        if is_here and self.moves is not None and self.moves.confirm_arrival(item.vhost, item.name):
+            return  # it was deleted since it moved here
         owner: object | None = None
         if item.owner:
             owner = self._connection(item.owner) if is_here else RemoteOwner(item.home, item.owner)

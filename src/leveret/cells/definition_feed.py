@@ -79,9 +79,10 @@ class DefinitionFeed:
     def _drop(self, kind: str, *key: str) -> None:
         self._tell({"drop": [kind, list(key)]})
 
-    def _tell(self, frame: Frame) -> None:
-        for send in list(self._cells.values()):
-            send(frame)
+    def _tell(self, frame: Frame, but: str = "") -> None:
+        for cell, send in list(self._cells.items()):
+            if cell != but:
+                send(frame)
 
     # ---- from the broker
 
@@ -100,7 +101,7 @@ class DefinitionFeed:
 
     def queue_added(self, vhost: Vhost, queue: DeclaredQueue) -> None:
         self._placement.added(queue)
-        self._put(shared_queue(queue, self._cell))
+        self._tell({"put": packed(shared_queue(queue, self._cell))}, but=self._broker.cells.reporter)
 
     def queue_moved(self, queue: DeclaredQueue) -> None:
         """To another cell."""
@@ -109,7 +110,7 @@ class DefinitionFeed:
 
     def queue_removed(self, vhost: Vhost, queue: DeclaredQueue) -> None:
         self._placement.removed(queue)
-        self._drop("queue", vhost.name, queue.name)
+        self._tell({"drop": ["queue", [vhost.name, queue.name]]}, but=self._broker.cells.reporter)
 
     def bound(self, vhost: Vhost, binding: Binding) -> None:
         self._put(shared_binding(vhost.name, binding))

@@ -11,9 +11,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +22,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.cells import Answered
 from leveret.broker.vhost import MADE_UP, Vhost
 from leveret.cells.counts_report import CountsReport
-from leveret.cells.definition_copy import DefinitionCopy, unpacked
+from leveret.cells.definition_copy import DefinitionCopy, QueueHomes, unpacked
 from leveret.cells.definition_feed import Frame, Send, packed
 from leveret.cells.remote_queue import RemoteQueue
 from leveret.cells.shared_definitions import (
@@ -62,7 +63,7 @@ class MoveReports(Protocol):
         """The cell has lost its connection to this one."""
 
 
-class MoveOrders(Protocol):
+class MoveOrders(QueueHomes, Protocol):
     """The part of this cell in moves of queues (cells/move_agent.py)."""
 
     def order(self, frame: Frame) -> None: ...
@@ -71,9 +72,6 @@ class MoveOrders(Protocol):
         """Moves that the first cell has to decide: number, virtual host, queue and cell."""
 
     def first_lost(self) -> None: ...
-
-    def rehome(self, vhost_name: str, name: str, home: str) -> None:
-        """The home of the queue, as the first cell has it: the queue may have moved."""
 
 
 class DefinitionService:
@@ -98,9 +96,13 @@ class DefinitionService:
                 if self.moves is not None:
                     self.moves.handle(sender, frame["moving"])
             elif "removed" in frame:
-                self._removed(sender, *frame["removed"])
+                with self._reported_by(sender):
+                    self._removed(sender, *frame["removed"])
+            elif "put" in frame and number is not None:
+                self._put(sender, unpacked(frame["put"]), is_request=True)
             elif "put" in frame:
-                self._put(sender, unpacked(frame["put"]), is_request=number is not None)
+                with self._reported_by(sender):
+                    self._put(sender, unpacked(frame["put"]), is_request=False)
             elif "drop" in frame:
                 self._drop(frame["drop"][0], frame["drop"][1], bool(frame.get("if_unused")))
         except AmqpError as error:
@@ -114,6 +116,15 @@ class DefinitionService:
         if number is not None:
             lost = {"id": number, "error": [PreconditionFailed.code, "the disk of the first cell failed"]}
             self._broker.when_granted(lambda: send({"id": number}), lost=lambda: send(lost))
+
+    @contextmanager
+    def _reported_by(self, cell: str) -> Iterator[None]:
+        """That cell has the change already. It may have undone it since then, so it must not get it again."""
+        self._broker.cells.reporter = cell
+        try:
+            yield
+        finally:
+            self._broker.cells.reporter = ""
 
     def lost(self, cell: str) -> None:
         """The connection of another cell."""
@@ -165,9 +176,17 @@ class DefinitionService:
     def _removed(self, sender: str, vhost: str, name: str) -> None:
         queue = self._broker.vhost(vhost).queues.get(name)
         if self.moves is not None and self.moves.is_decided_elsewhere(vhost, name):
-            return
+            raise PreconditionFailed(f"queue '{name}' in vhost '{vhost}' is being moved: it is asked for again")
         if queue is not None and home_of(queue) == sender:
             self._broker.vhost(vhost).remove_queue(queue)
+
+
+class Request(NamedTuple):
+    """``waits``: while the first cell is away, for a limited time."""
+
+    frame: Frame
+    answered: Answered
+    waits: bool = True
 
 
 class FirstCell:
@@ -184,7 +203,7 @@ class FirstCell:
         self.moves: MoveOrders | None = None
         self._send: Send | None = None
         self._numbers = count(1)
-        self._waiting: dict[int, tuple[Frame, Answered]] = {}
+        self._waiting: dict[int, Request] = {}
         self._unsent: dict[int, float] = {}  # of those: when they fail
         self._is_copying = False
         self._counts = CountsReport(broker, self._tell)
@@ -200,8 +219,11 @@ class FirstCell:
         self._send = None
         self.is_current = False
         self._counts.forget()
-        for number in self._waiting.keys() - self._unsent.keys():
-            self._wait(number)
+        for number in sorted(self._waiting.keys() - self._unsent.keys()):
+            if self._waiting[number].waits:
+                self._wait(number)
+            else:
+                self._waiting.pop(number).answered(_unreachable())
         if self.moves is not None:
             self.moves.first_lost()
         self._broker.wake()
@@ -216,26 +238,26 @@ class FirstCell:
             item = unpacked(frame["put"])
             self._copying(lambda: self._copy.put(item))
             if isinstance(item, SharedQueue) and self._copy.lacks_own(item):
-                self._tell({"removed": [item.vhost, item.name]})
+                self._report_removed(item.vhost, item.name)
         elif "drop" in frame:
             self._copying(lambda: self._copy.drop(*frame["drop"]))
         elif (waiting := self._waiting.pop(frame["id"], None)) is not None:
             error = frame.get("error")
-            waiting[1](None if error is None else error_of(*error))
+            waiting.answered(None if error is None else error_of(*error))
         self._broker.wake()
 
     def _compare(self, items: list[Item]) -> None:
         unknown, gone = self._copying(lambda: self._copy.compare(items))
         for item in unknown:
             self._tell({"put": packed(item)})
-        for queue in gone:
-            self._tell({"removed": [queue.vhost, queue.name]})
         self.is_current = True
+        for queue in gone:
+            self._report_removed(queue.vhost, queue.name)
         if self.moves is not None:
             self.report_move({"held": self.moves.held()})
         unsent, self._unsent = self._unsent, {}
         for number in sorted(unsent):
-            self._tell(self._waiting[number][0])
+            self._tell(self._waiting[number].frame)
         if self._broker.cells.shards is not None:
             self._broker.cells.shards.compared()
 
@@ -269,9 +291,12 @@ class FirstCell:
 
     # ---- requests
 
-    def _ask(self, frame: Frame, answered: Answered) -> None:
+    def _ask(self, frame: Frame, answered: Answered, *, waits: bool = True) -> None:
+        if not self.is_current and not waits:
+            answered(_unreachable())
+            return
         number = frame["id"] = next(self._numbers)
-        self._waiting[number] = frame, answered
+        self._waiting[number] = Request(frame, answered, waits)
         if self.is_current:
             self._tell(frame)
         else:
@@ -285,8 +310,7 @@ class FirstCell:
     def _expire(self, number: int) -> None:
         if number in self._unsent and self._unsent[number] <= self._broker.clock.now():
             del self._unsent[number]
-            _, answered = self._waiting.pop(number)
-            answered(_unreachable())
+            self._waiting.pop(number).answered(_unreachable())
             self._broker.wake()
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answered: Answered) -> None:
@@ -311,8 +335,8 @@ class FirstCell:
         item = SharedQueue(vhost, name, durable, auto_delete, owner, encode_table(arguments), home)
         self._ask({"put": packed(item)}, answered)
 
-    def sync(self, answered: Answered) -> None:
-        self._ask({"sync": True}, answered)
+    def sync(self, answered: Answered, *, waits: bool = True) -> None:
+        self._ask({"sync": True}, answered, waits=waits)
 
     def bind(self, vhost: str, binding: Binding, answered: Answered) -> None:
         self._ask({"put": packed(shared_binding(vhost, binding))}, answered)
@@ -324,11 +348,26 @@ class FirstCell:
 
     def queue_added(self, vhost: Vhost, queue: DeclaredQueue) -> None:
         if queue.home is None:
+            self._copy.removed.forget(vhost.name, queue.name)
             self._report({"put": packed(shared_queue(queue, self._cell))}, "queue", vhost.name, queue.name)
 
     def queue_removed(self, vhost: Vhost, queue: DeclaredQueue) -> None:
-        if queue.home is None:
-            self._report({"removed": [vhost.name, queue.name]}, "queue", vhost.name, queue.name)
+        is_ordered = self._is_copying and self._copy.applying == ("queue", vhost.name, queue.name)
+        if queue.home is None and not is_ordered and self._broker.vhosts.get(vhost.name) is vhost:
+            if self._copy.applying != ("vhost", vhost.name):
+                self._copy.removed.note(queue)
+            self._report_removed(vhost.name, queue.name)
+
+    def _report_removed(self, vhost: str, queue: str) -> None:
+        """Until the first cell answers, this cell remembers it."""
+
+        def answered(error: AmqpError | None) -> None:
+            if error is None:
+                self._copy.removed.forget(vhost, queue)
+                if self.moves is not None:
+                    self.moves.confirm_arrival(vhost, queue)
+
+        self._ask({"removed": [vhost, queue]}, answered, waits=False)
 
     def exchange_added(self, vhost: Vhost, exchange: Exchange) -> None:
         self._report({"put": packed(shared_exchange(vhost.name, exchange))}, "exchange", vhost.name, exchange.name)

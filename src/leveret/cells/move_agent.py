@@ -42,6 +42,7 @@ class MoveAgent:
         self._moves: dict[str, QueueMove] = {}
         self._copies: list[QueueCopy] = []
         self._promoted: set[str] = set()  # moves to this cell since its start; durable queues have a parameter too
+        self._arrived: set[tuple[str, str]] = set()  # queues of such moves, until the first cell has their new home
         self._log = get_log("cells").bind(cell=cell)
 
     def start(self) -> None:
@@ -105,6 +106,7 @@ class MoveAgent:
             if copy is not None:
                 copy.promote(source)
                 self._promoted.add(id_)
+                self._arrived.add((vhost, name))
             elif id_ in self._promoted:
                 pass
             elif host is None or host.parameters.get(MOVED, name) != f"{source} {id_}".encode():
@@ -129,7 +131,7 @@ class MoveAgent:
         vhost = self._broker.vhost(vhost_name)
         queue = vhost.queues[name]
         if home == self._cell:
-            vhost.parameters.drop(MOVED, name)
+            self.confirm_arrival(vhost_name, name)
         elif isinstance(queue, Placeholder):
             move = next(each for each in self._moves.values() if each.placeholder is queue)
             if move.order.to == home:
@@ -139,6 +141,16 @@ class MoveAgent:
                 self._follow(vhost, queue, home)
         else:
             self._log.warning("queue is here, and in another cell", queue=name, vhost=vhost_name, other=home)
+
+    def confirm_arrival(self, vhost_name: str, name: str) -> bool:
+        """The first cell has this cell as the home of the queue, or had it when it was deleted. Whether it has moved
+        here, and the first cell has not confirmed that before."""
+        vhost, key = self._broker.vhosts.get(vhost_name), (vhost_name, name)
+        has_moved = key in self._arrived or (vhost is not None and vhost.parameters.get(MOVED, name) is not None)
+        self._arrived.discard(key)
+        if vhost is not None:
+            vhost.parameters.drop(MOVED, name)
+        return has_moved
 
     def _follow(self, vhost: Vhost, old: RemoteQueue, home: str) -> None:
         """A queue of one other cell is in another one now."""

@@ -92,8 +92,12 @@ def _declare(channel: LinkChannel, method: QueueDeclare) -> None:
     changes = channel.vhost.cells.changes
     if changes is None or method.queue in channel.vhost.queues:
         _use_queue(channel, method)
-    else:  # it may have been declared just now, and this cell hears of it next
-        ask_home(channel, method, changes.sync, lambda _: _use_queue(channel, method))
+    else:  # it may have been declared just now; until the answer, all channels of this link wait
+
+        def ask(answered: Callable[[None], None]) -> None:
+            changes.sync(lambda _: answered(None), waits=False)
+
+        ask_home(channel, method, ask, lambda _: _use_queue(channel, method))
 
 
 def _use_queue(channel: LinkChannel, method: QueueDeclare) -> None:
