@@ -11,7 +11,7 @@ away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -80,15 +80,17 @@ class DefinitionCopy:
 
     # ---- everything
 
-    def compare(self, items: Iterable[Item]) -> tuple[list[Item], list[SharedQueue]]:
+    def compare(self, items: Iterable[Item], is_reported: bool = True) -> tuple[list[Item], list[SharedQueue]]:
         """Make the own definitions equal to these. Returns what the first cell must be told: queues of this cell that
-        it lacks, with their bindings, and queues that do not exist here any more."""
+        it lacks, with their bindings, and queues that do not exist here any more. ``is_reported`` False: it may not
+        have got all that the last comparison has returned."""
         wanted = {key_of(item): item for item in items}
+        known = wanted if is_reported else {}  # their bindings too
         self._follow_placements(wanted.values())
         for item in reversed(snapshot(self._broker, self._cell)):
             key = key_of(item)
             is_replaced = isinstance(item, SharedExchange | SharedQueue) and not _is_same(wanted.get(key), item)
-            if (key not in wanted or is_replaced) and not self._is_own(item):
+            if (key not in wanted or is_replaced) and not self._is_own(item, known):
                 self.drop(key[0], _fields(item)[: KEY_FIELDS[key[0]]])  # its bindings go with it
         existing = {key_of(item): item for item in snapshot(self._broker, self._cell)}
         gone: list[SharedQueue] = []
@@ -102,7 +104,7 @@ class DefinitionCopy:
                 self.put(item)
         self.removed.forget_all_but(wanted)
         present = snapshot(self._broker, self._cell)  # with what policies have added
-        return [item for item in present if key_of(item) not in wanted and self._is_own(item)], gone
+        return [item for item in present if key_of(item) not in wanted and self._is_own(item, known)], gone
 
     def _follow_placements(self, items: Iterable[Item]) -> None:
         """Before anything is compared: what a virtual host has, of which this cell is the home now, is not shared. A
@@ -116,14 +118,16 @@ class DefinitionCopy:
             elif item is not None and not vhost.cell:
                 self.put(item)
 
-    def _is_own(self, item: Item) -> bool:
-        """A queue of this cell, or a binding of one. Its shards may have moved while it was out of service."""
+    def _is_own(self, item: Item, known: Mapping[Key, Item]) -> bool:
+        """A queue of this cell, or a binding of one that the first cell does not know; it decides about bindings of
+        others. The shards of this cell may have moved while it was out of service."""
         if isinstance(item, SharedQueue):
             return item.home == self._cell
         if isinstance(item, SharedBinding) and item.destination_kind == "queue":
             queue, shards = self._broker.vhosts[item.vhost].queues.get(item.destination), self._broker.cells.shards
             is_shard = shards is not None and shards.has_bound(item.vhost, item.source, item.destination)
-            return queue is not None and (queue.home is None or is_shard)
+            is_unknown = ("queue", item.vhost, item.destination) not in known
+            return queue is not None and ((queue.home is None and is_unknown) or is_shard)
         return False
 
     # ---- one change

@@ -11,8 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -86,6 +85,8 @@ class DefinitionService:
     def handle(self, sender: str, frame: Frame, send: Send) -> None:
         """The request of another cell. The answer is sent once the change is on disk here."""
         number = frame.get("id")
+        is_report = number is None or "removed" in frame
+        self._broker.cells.reporter = sender if is_report else ""  # it has the change, and may have undone it since
         try:
             if "shards" in frame:
                 if self._broker.cells.shards is not None:
@@ -96,13 +97,9 @@ class DefinitionService:
                 if self.moves is not None:
                     self.moves.handle(sender, frame["moving"])
             elif "removed" in frame:
-                with self._reported_by(sender):
-                    self._removed(sender, *frame["removed"])
-            elif "put" in frame and number is not None:
-                self._put(sender, unpacked(frame["put"]), is_request=True)
+                self._removed(sender, *frame["removed"])
             elif "put" in frame:
-                with self._reported_by(sender):
-                    self._put(sender, unpacked(frame["put"]), is_request=False)
+                self._put(sender, unpacked(frame["put"]), is_request=number is not None)
             elif "drop" in frame:
                 self._drop(frame["drop"][0], frame["drop"][1], bool(frame.get("if_unused")))
         except AmqpError as error:
@@ -112,19 +109,11 @@ class DefinitionService:
                 self._log.error("definition of another cell cannot be applied", other=sender, reason=error.text)
             return
         finally:
+            self._broker.cells.reporter = ""
             self._broker.wake()
         if number is not None:
             lost = {"id": number, "error": [PreconditionFailed.code, "the disk of the first cell failed"]}
             self._broker.when_granted(lambda: send({"id": number}), lost=lambda: send(lost))
-
-    @contextmanager
-    def _reported_by(self, cell: str) -> Iterator[None]:
-        """That cell has the change already. It may have undone it since then, so it must not get it again."""
-        self._broker.cells.reporter = cell
-        try:
-            yield
-        finally:
-            self._broker.cells.reporter = ""
 
     def lost(self, cell: str) -> None:
         """The connection of another cell."""
@@ -206,6 +195,7 @@ class FirstCell:
         self._waiting: dict[int, Request] = {}
         self._unsent: dict[int, float] = {}  # of those: when they fail
         self._is_copying = False
+        self._is_reported = True  # the first cell has got what was reported to it when it was connected
         self._counts = CountsReport(broker, self._tell)
         broker.cells.watcher, broker.cells.changes, broker.cells.name = self, self, cell
 
@@ -247,10 +237,13 @@ class FirstCell:
         self._broker.wake()
 
     def _compare(self, items: list[Item]) -> None:
-        unknown, gone = self._copying(lambda: self._copy.compare(items))
+        unknown, gone = self._copying(lambda: self._copy.compare(items, self._is_reported))
+        self.is_current = True
+        self._is_reported = not unknown
         for item in unknown:
             self._tell({"put": packed(item)})
-        self.is_current = True
+        if unknown:
+            self._ask({"sync": True}, self._reported, waits=False)
         for queue in gone:
             self._report_removed(queue.vhost, queue.name)
         if self.moves is not None:
@@ -260,6 +253,9 @@ class FirstCell:
             self._tell(self._waiting[number].frame)
         if self._broker.cells.shards is not None:
             self._broker.cells.shards.compared()
+
+    def _reported(self, error: AmqpError | None) -> None:
+        self._is_reported = self._is_reported or error is None
 
     def report_shards(self, report: list[Any]) -> None:
         if self.is_current:
