@@ -195,7 +195,6 @@ class Cells:
         self.clients: ClientRelay | None = None
         self.shards: SharedShards | None = None
         self.watcher: DefinitionWatcher | None = None  # if there are several cells
-        self.reporter = ""  # the cell whose report the first cell is applying
         self.changes: SharedChanges | None = None  # if this is not the first of them
         self.remote_queues = RemoteQueues()
         self.placement: QueuePlacement | None = None  # if this is the first of several

@@ -58,6 +58,9 @@ from leveret.store.definitions import (
 
 
 class QueueHomes(Protocol):
+    def held(self) -> list[list[str]]:
+        """Moves that the first cell has to decide: number, virtual host, queue and cell."""
+
     def rehome(self, vhost_name: str, name: str, home: str) -> None:
         """The home of the queue, as the first cell has it: the queue may have moved."""
 
@@ -103,8 +106,11 @@ class DefinitionCopy:
             elif existing.get(key) != item:
                 self.put(item)
         self.removed.forget_all_but(wanted)
+        held = [] if self.moves is None else self.moves.held()
+        undecided = {("queue", vhost, queue) for _, vhost, queue, _ in held}
         present = snapshot(self._broker, self._cell)  # with what policies have added
-        return [item for item in present if key_of(item) not in wanted and self._is_own(item, known)], gone
+        lacking = [item for item in present if key_of(item) not in wanted and self._is_own(item, known)]
+        return [item for item in lacking if key_of(item) not in undecided or not _is_durable(item)], gone
 
     def _follow_placements(self, items: Iterable[Item]) -> None:
         """Before anything is compared: what a virtual host has, of which this cell is the home now, is not shared. A
@@ -262,6 +268,11 @@ def _is_same(wanted: Item | None, item: Item) -> bool:
     if isinstance(wanted, SharedQueue) and isinstance(item, SharedQueue):
         return wanted._replace(home=item.home) == item
     return wanted == item
+
+
+def _is_durable(item: Item) -> bool:
+    """Whether it is a queue that the first cell cannot have forgotten: it was deleted."""
+    return isinstance(item, SharedQueue) and item.durable
 
 
 def unpacked(pair: list[Any]) -> Item:

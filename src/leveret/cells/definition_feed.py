@@ -79,10 +79,9 @@ class DefinitionFeed:
     def _drop(self, kind: str, *key: str) -> None:
         self._tell({"drop": [kind, list(key)]})
 
-    def _tell(self, frame: Frame, but: str = "") -> None:
-        for cell, send in list(self._cells.items()):
-            if cell != but:
-                send(frame)
+    def _tell(self, frame: Frame) -> None:
+        for send in list(self._cells.values()):
+            send(frame)
 
     # ---- from the broker
 
@@ -101,7 +100,7 @@ class DefinitionFeed:
 
     def queue_added(self, vhost: Vhost, queue: DeclaredQueue) -> None:
         self._placement.added(queue)
-        self._tell({"put": packed(shared_queue(queue, self._cell))}, but=self._broker.cells.reporter)
+        self._put(shared_queue(queue, self._cell))
 
     def queue_moved(self, queue: DeclaredQueue) -> None:
         """To another cell."""
@@ -110,7 +109,7 @@ class DefinitionFeed:
 
     def queue_removed(self, vhost: Vhost, queue: DeclaredQueue) -> None:
         self._placement.removed(queue)
-        self._tell({"drop": ["queue", [vhost.name, queue.name]]}, but=self._broker.cells.reporter)
+        self._drop("queue", vhost.name, queue.name)
 
     def bound(self, vhost: Vhost, binding: Binding) -> None:
         self._put(shared_binding(vhost.name, binding))

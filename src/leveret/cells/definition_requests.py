@@ -67,9 +67,6 @@ class MoveOrders(QueueHomes, Protocol):
 
     def order(self, frame: Frame) -> None: ...
 
-    def held(self) -> list[list[str]]:
-        """Moves that the first cell has to decide: number, virtual host, queue and cell."""
-
     def first_lost(self) -> None: ...
 
 
@@ -85,8 +82,6 @@ class DefinitionService:
     def handle(self, sender: str, frame: Frame, send: Send) -> None:
         """The request of another cell. The answer is sent once the change is on disk here."""
         number = frame.get("id")
-        is_report = number is None or "removed" in frame
-        self._broker.cells.reporter = sender if is_report else ""  # it has the change, and may have undone it since
         try:
             if "shards" in frame:
                 if self._broker.cells.shards is not None:
@@ -109,7 +104,6 @@ class DefinitionService:
                 self._log.error("definition of another cell cannot be applied", other=sender, reason=error.text)
             return
         finally:
-            self._broker.cells.reporter = ""
             self._broker.wake()
         if number is not None:
             lost = {"id": number, "error": [PreconditionFailed.code, "the disk of the first cell failed"]}
@@ -195,6 +189,7 @@ class FirstCell:
         self._waiting: dict[int, Request] = {}
         self._unsent: dict[int, float] = {}  # of those: when they fail
         self._is_copying = False
+        self._made: list[tuple[str, str]] = []  # queues of this cell that the first one is about to get
         self._is_reported = True  # the first cell has got what was reported to it when it was connected
         self._counts = CountsReport(broker, self._tell)
         broker.cells.watcher, broker.cells.changes, broker.cells.name = self, self, cell
@@ -230,7 +225,9 @@ class FirstCell:
             if isinstance(item, SharedQueue) and self._copy.lacks_own(item):
                 self._report_removed(item.vhost, item.name)
         elif "drop" in frame:
-            self._copying(lambda: self._copy.drop(*frame["drop"]))
+            kind, key = frame["drop"]
+            if kind != "queue" or tuple(key) not in self._made:
+                self._copying(lambda: self._copy.drop(kind, key))
         elif (waiting := self._waiting.pop(frame["id"], None)) is not None:
             error = frame.get("error")
             waiting.answered(None if error is None else error_of(*error))
@@ -343,9 +340,12 @@ class FirstCell:
     # ---- from the broker: what was changed here and not requested, as by sharding or in the process
 
     def queue_added(self, vhost: Vhost, queue: DeclaredQueue) -> None:
+        key = vhost.name, queue.name
         if queue.home is None:
-            self._copy.removed.forget(vhost.name, queue.name)
-            self._report({"put": packed(shared_queue(queue, self._cell))}, "queue", vhost.name, queue.name)
+            self._copy.removed.forget(*key)
+            if self._report({"put": packed(shared_queue(queue, self._cell))}, "queue", *key):
+                self._made.append(key)  # until then, a report that it is removed is about a former one
+                self._ask({"sync": True}, lambda _: self._made.remove(key), waits=False)
 
     def queue_removed(self, vhost: Vhost, queue: DeclaredQueue) -> None:
         is_ordered = self._is_copying and self._copy.applying == ("queue", vhost.name, queue.name)
@@ -382,11 +382,13 @@ class FirstCell:
     def recorded(self, change: Change) -> None:
         """Users, policies and the like are changed in the first cell only."""
 
-    def _report(self, frame: Frame, *key: str) -> None:
+    def _report(self, frame: Frame, *key: str) -> bool:
         """Unless the first cell has just reported it. Without a connection nothing is lost: it is compared when there
         is one."""
-        if self.is_current and not (self._is_copying and self._copy.applying == key):
+        is_new = self.is_current and not (self._is_copying and self._copy.applying == key)
+        if is_new:
             self._tell(frame)
+        return is_new
 
 
 def _unreachable() -> PreconditionFailed:

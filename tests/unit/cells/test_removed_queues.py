@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leveret.cells.removed_queues import REMOVED
-from leveret.wire.methods import BasicAck, BasicNack, ConfirmSelect, QueueBind, QueueDelete, QueueDeleteOk
-from tests.support.cell_cluster import CellCluster
+from leveret.wire.methods import BasicAck, BasicNack, ConfirmSelect, QueueBind, QueueDeclare, QueueDelete, QueueDeleteOk
+from tests.support.cell_cluster import CellCluster, DefinitionWire
 from tests.support.queue_moves import lives_in, where
 
 
@@ -136,3 +136,23 @@ def test_the_queues_of_a_deleted_virtual_host_are_not_remembered(cells: CellClus
     cells[0].broker.delete_vhost("v")
     cells.rest()
     assert vhost.parameters.names(REMOVED) == []
+
+
+def test_a_queue_that_its_home_does_not_know_yet_is_not_deleted_elsewhere_only(cells: CellCluster) -> None:
+    """The home has lost the first cell just after a client of it has declared the queue."""
+    (wire,) = (each for each in cells.wires if isinstance(each, DefinitionWire) and each.other is cells[2])
+    with cells.definitions_held(2):
+        cells[2].client().send(QueueDeclare("q", durable=True))
+        assert cells[0].service is not None
+        cells[0].service.handle("c3", wire.to_first.popleft(), lambda _: None)
+        cells.cut(cells[0], cells[2])
+    assert where(cells, "q") == ["RemoteQueue", "RemoteQueue", "-"]
+    client = cells[1].client()
+    client.send(QueueDelete("q"))
+    code, text = client.error()
+    assert (code, "the first cell" in text) == (406, True)
+    cells.connect_definitions(cells[2])
+    cells.rest()
+    assert lives_in(cells, 2)
+    assert cells[1].client().ask(QueueDelete("q")) == QueueDeleteOk(0)
+    assert where(cells, "q") == ["-"] * 3
