@@ -40,7 +40,8 @@ def test_a_cell_waits_for_its_first_definitions_and_then_works_without_the_first
     for node in (first, other):
         node.wait_for("is ready as")
     with clients_by_cell(other.url, "c2") as clients:
-        clients["c2"].channel.queue_declare("q", durable=True)
+        for queue in ("q", "deleted meanwhile"):
+            clients["c2"].channel.queue_declare(queue, durable=True)
         clients["c2"].publisher().basic_publish("", "q", b"kept", PERSISTENT, mandatory=True)
 
     first.signal(signal.SIGTERM)
@@ -51,8 +52,11 @@ def test_a_cell_waits_for_its_first_definitions_and_then_works_without_the_first
     until(lambda: other.leads, 20, other.log)
     with clients_by_cell(other.url, "c2") as clients:
         assert clients["c2"].channel.basic_get("q", auto_ack=True)[2] == b"kept"
+        clients["c2"].channel.queue_delete("deleted meanwhile")
         first.start()
         clients["c2"].channel.queue_declare("declared when it is back", durable=True)
     until(lambda: first.leads, 20, first.log)
     with clients_by_cell(first.url, "c1") as clients:
         assert clients["c1"].channel.queue_declare("declared when it is back", passive=True).method.message_count == 0
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no queue 'deleted meanwhile'"):
+            clients["c1"].channel.queue_declare("deleted meanwhile", passive=True)

@@ -270,6 +270,21 @@ class CellCluster:
                 wire.cut()
         self.rest()
 
+    def isolate(self, cell: CellHarness) -> None:
+        for other in self.cells:
+            if other is not cell:
+                self.cut(cell, other)
+
+    def reconnect(self, cell: CellHarness) -> None:
+        """A cell that was isolated."""
+        for each in self.cells[1:] if cell is self.cells[0] else [cell]:
+            self.connect_definitions(each)
+        for other in self.cells:
+            if other is not cell:
+                self.connect_queues(cell, other)
+                self.connect_queues(other, cell)
+        self.rest()
+
     def advance(self, seconds: float) -> None:
         """The time of all cells."""
         steps = max(round(seconds / (0.05 if seconds <= 1 else 0.5)), 1)

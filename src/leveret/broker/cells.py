@@ -61,8 +61,9 @@ class SharedChanges(Protocol):
     ) -> None:
         """``owner``: the name of the connection, if it is exclusive."""
 
-    def sync(self, answered: Answered) -> None:
-        """Answered when this cell has all changes that the first one has made until now."""
+    def sync(self, answered: Answered, *, waits: bool = True) -> None:
+        """Answered when this cell has all changes that the first one has made until now. ``waits`` False: at once with
+        an error while the first cell is away."""
 
     def bind(self, vhost: str, binding: Binding, answered: Answered) -> None: ...
 

@@ -10,6 +10,7 @@ reclaim, paging and backup include them. They are created when first needed.
 - ``amq.leveret.outbox.<id>``: rows of a Spark batch for a queue of another cell (pipeline/outboxes.py)
 - ``amq.leveret.received.<cell>.<id>``: how much of an outbox was received (pipeline/transfers.py)
 - ``amq.leveret.moving.<queue>``: the copy of a queue that is being moved to this cell (cells/queue_copy.py)
+- ``amq.leveret.merged.<id>.<queue>``: a queue that another cell has made too, and which has it (cells/split_queue.py)
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ STAGE = f"{PREFIX}stage."
 OUTBOX = f"{PREFIX}outbox."
 RECEIVED = f"{PREFIX}received."
 MOVING = f"{PREFIX}moving."
+MERGED = f"{PREFIX}merged."
 
 
 class InternalQueues:
@@ -59,8 +61,11 @@ class InternalQueues:
 
     def _new_row(self, name: str) -> int:
         id_ = self._vhost.next_id()
-        self._vhost.record(Put(QueueRow(id_, self._vhost.name, name, False, encode_table({}))))
+        self._put_row(id_, name)
         return id_
+
+    def _put_row(self, id_: int, name: str) -> None:
+        self._vhost.record(Put(QueueRow(id_, self._vhost.name, name, False, encode_table({}))))
 
     # ---- traces
 
@@ -101,7 +106,7 @@ class InternalQueues:
             self._vhost.schedules.open(id_)
         elif watched != name and watched.isdecimal():
             self._traces[int(watched)] = self._trace(id_, name)
-        elif name.startswith((HELD, STAGE, OUTBOX, RECEIVED, MOVING)):
+        elif name.startswith((HELD, STAGE, OUTBOX, RECEIVED, MOVING, MERGED)):
             self.open(name, QueueOptions(), self._vhost.queue_context, id_)
         else:
             raise StoreError(f"unknown internal queue '{name}': this version does not support it")
@@ -112,6 +117,13 @@ class InternalQueues:
             self._vhost.record(Drop(QueueRow, (queue.id,)))
         del self.queues[name]
         queue.die()
+
+    def adopt(self, queue: ClassicQueue, name: str) -> None:
+        """A queue of the virtual host becomes an internal one. The caller lets another one stand for it."""
+        if queue.stored:
+            self._put_row(queue.id, name)
+        queue.name = name
+        self.queues[name] = queue
 
     def release(self, name: str) -> ClassicQueue:
         """The queue becomes an ordinary one of the virtual host."""

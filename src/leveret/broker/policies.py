@@ -55,12 +55,15 @@ class Policies:
         apply_to: str = "all",
         priority: int = 0,
         operator: bool = False,
+        is_new: bool = True,
     ) -> Policy:
-        """Set a policy, replacing one of the same name. PreconditionFailed names the invalid part."""
+        """Set a policy, replacing one of the same name. PreconditionFailed names the invalid part. ``is_new`` False: it
+        was set before, or in another cell, and stays if its plugin is disabled."""
         home = self._vhost(vhost)
         policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
         before = home.policies.get(name, operator)
-        self._plugins.refuse_policy(policy, before)
+        if is_new:
+            self._plugins.refuse_policy(policy, before)
         touched = _touched_by_new(home, policy)
         if before is not None and (before.pattern, before.apply_to) != (pattern, apply_to):
             touched = _both(touched, _touched_by_known(home, before))

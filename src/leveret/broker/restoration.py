@@ -83,7 +83,7 @@ def restore_user(broker: Broker, user: UserRow, configured_password: str | None)
 
 def restore_parameter(broker: Broker, row: ParameterRow) -> None:
     if row.component in POLICY_COMPONENTS.values():
-        broker.policies.set(row.vhost, row.name, **policy_facts(row))
+        broker.policies.set(row.vhost, row.name, **policy_facts(row), is_new=False)
     elif (row.vhost, row.component) == (NO_VHOST, GLOBAL):
         broker.parameters.restore(row.name, row.value)
     elif row.component == CELL:

@@ -201,8 +201,8 @@ class Vhost:
             return current
         refuse_reserved(name, "exchange", self.name)
         self._refuse_elsewhere(f"exchange '{name}'")
-        self._refuse_exchange(wanted, self.name)
         if is_limited:
+            self._refuse_exchange(wanted, self.name)
             self.footprint.refuse(f"exchange '{name}'", exchange_size(wanted))
         self.footprint.count(exchange_size(wanted))
         if durable:
@@ -354,7 +354,7 @@ class Vhost:
             return 0
         queue = self.queue(name, owner)
         self.settle_down(queue)
-        if queue.home is not None and (if_unused or if_empty):
+        if queue.home is not None:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' is in another cell: delete it over AMQP")
         if if_unused and len(queue.consumers):
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")

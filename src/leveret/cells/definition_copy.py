@@ -5,12 +5,13 @@ them before it reaches the first one. When it has connected, everything is compa
 
 Queues are an exception: only their home cell knows whether they exist. A queue of this cell that the first one does not
 know, because it was restarted and the queue is transient, is reported to it; one that the first cell knows and this one
-does not is reported as removed.
+does not is reported as removed, unless it is durable and was not deleted here: then it was declared while this cell was
+away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +26,7 @@ from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.tracing import COMPONENT as TRACING
 from leveret.broker.tracing import set_tracing
 from leveret.broker.vhost_cells import COMPONENT as CELL
+from leveret.cells.removed_queues import RemovedQueues
 from leveret.cells.shared_definitions import (
     COPIED,
     KEY_FIELDS,
@@ -56,8 +58,15 @@ from leveret.store.definitions import (
 
 
 class QueueHomes(Protocol):
+    def held(self) -> list[list[str]]:
+        """Moves that the first cell has to decide: number, virtual host, queue and cell."""
+
     def rehome(self, vhost_name: str, name: str, home: str) -> None:
         """The home of the queue, as the first cell has it: the queue may have moved."""
+
+    def confirm_arrival(self, vhost_name: str, name: str) -> bool:
+        """The first cell has this cell as the home of the queue, or had it when it was deleted. Whether it has moved
+        here, and the first cell has not confirmed that before."""
 
 
 class DefinitionCopy:
@@ -70,31 +79,38 @@ class DefinitionCopy:
         self._default_user, self._default_password = default_user, default_password
         self._log = get_log("cells").bind(cell=cell)
         self.moves: QueueHomes | None = None
+        self.removed = RemovedQueues(broker)
 
     # ---- everything
 
-    def compare(self, items: Iterable[Item]) -> tuple[list[Item], list[SharedQueue]]:
+    def compare(self, items: Iterable[Item], is_reported: bool = True) -> tuple[list[Item], list[SharedQueue]]:
         """Make the own definitions equal to these. Returns what the first cell must be told: queues of this cell that
-        it lacks, with their bindings, and queues that do not exist here any more."""
+        it lacks, with their bindings, and queues that do not exist here any more. ``is_reported`` False: it may not
+        have got all that the last comparison has returned."""
         wanted = {key_of(item): item for item in items}
+        known = wanted if is_reported else {}  # their bindings too
         self._follow_placements(wanted.values())
         for item in reversed(snapshot(self._broker, self._cell)):
             key = key_of(item)
             is_replaced = isinstance(item, SharedExchange | SharedQueue) and not _is_same(wanted.get(key), item)
-            if (key not in wanted or is_replaced) and not self._is_own(item):
+            if (key not in wanted or is_replaced) and not self._is_own(item, known):
                 self.drop(key[0], _fields(item)[: KEY_FIELDS[key[0]]])  # its bindings go with it
         existing = {key_of(item): item for item in snapshot(self._broker, self._cell)}
         gone: list[SharedQueue] = []
         for key, item in wanted.items():
             if isinstance(item, SharedQueue) and item.home == self._cell and key not in existing:
-                if item.durable and not item.owner:
+                if item.durable and not item.owner and not self.removed.has(item.vhost, item.name):
                     self.put(item)  # declared while this cell was away
                 else:
                     gone.append(item)
             elif existing.get(key) != item:
                 self.put(item)
+        self.removed.forget_all_but(wanted)
+        held = [] if self.moves is None else self.moves.held()
+        undecided = {("queue", vhost, queue) for _, vhost, queue, _ in held}
         present = snapshot(self._broker, self._cell)  # with what policies have added
-        return [item for item in present if key_of(item) not in wanted and self._is_own(item)], gone
+        lacking = [item for item in present if key_of(item) not in wanted and self._is_own(item, known)]
+        return [item for item in lacking if key_of(item) not in undecided or not _is_durable(item)], gone
 
     def _follow_placements(self, items: Iterable[Item]) -> None:
         """Before anything is compared: what a virtual host has, of which this cell is the home now, is not shared. A
@@ -108,14 +124,16 @@ class DefinitionCopy:
             elif item is not None and not vhost.cell:
                 self.put(item)
 
-    def _is_own(self, item: Item) -> bool:
-        """A queue of this cell, or a binding of one. Its shards may have moved while it was out of service."""
+    def _is_own(self, item: Item, known: Mapping[Key, Item]) -> bool:
+        """A queue of this cell, or a binding of one that the first cell does not know; it decides about bindings of
+        others. The shards of this cell may have moved while it was out of service."""
         if isinstance(item, SharedQueue):
             return item.home == self._cell
         if isinstance(item, SharedBinding) and item.destination_kind == "queue":
             queue, shards = self._broker.vhosts[item.vhost].queues.get(item.destination), self._broker.cells.shards
             is_shard = shards is not None and shards.has_bound(item.vhost, item.source, item.destination)
-            return queue is not None and (queue.home is None or is_shard)
+            is_unknown = ("queue", item.vhost, item.destination) not in known
+            return queue is not None and ((queue.home is None and is_unknown) or is_shard)
         return False
 
     # ---- one change
@@ -175,6 +193,8 @@ class DefinitionCopy:
                 self.moves.rehome(item.vhost, item.name, item.home)
             return
         is_here = item.home == self._cell
+        if is_here and self.moves is not None and self.moves.confirm_arrival(item.vhost, item.name):
+            return  # it was deleted since it moved here
         owner: object | None = None
         if item.owner:
             owner = self._connection(item.owner) if is_here else RemoteOwner(item.home, item.owner)
@@ -248,6 +268,11 @@ def _is_same(wanted: Item | None, item: Item) -> bool:
     if isinstance(wanted, SharedQueue) and isinstance(item, SharedQueue):
         return wanted._replace(home=item.home) == item
     return wanted == item
+
+
+def _is_durable(item: Item) -> bool:
+    """Whether it is a queue that the first cell cannot have forgotten: it was deleted."""
+    return isinstance(item, SharedQueue) and item.durable
 
 
 def unpacked(pair: list[Any]) -> Item:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +21,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.cells import Answered
 from leveret.broker.vhost import MADE_UP, Vhost
 from leveret.cells.counts_report import CountsReport
-from leveret.cells.definition_copy import DefinitionCopy, unpacked
+from leveret.cells.definition_copy import DefinitionCopy, QueueHomes, unpacked
 from leveret.cells.definition_feed import Frame, Send, packed
 from leveret.cells.remote_queue import RemoteQueue
 from leveret.cells.shared_definitions import (
@@ -63,18 +63,12 @@ class MoveReports(Protocol):
         """The cell has lost its connection to this one."""
 
 
-class MoveOrders(Protocol):
+class MoveOrders(QueueHomes, Protocol):
     """The part of this cell in moves of queues (cells/move_agent.py)."""
 
     def order(self, frame: Frame) -> None: ...
 
-    def held(self) -> list[list[str]]:
-        """Moves that the first cell has to decide: number, virtual host, queue and cell."""
-
     def first_lost(self) -> None: ...
-
-    def rehome(self, vhost_name: str, name: str, home: str) -> None:
-        """The home of the queue, as the first cell has it: the queue may have moved."""
 
 
 class DefinitionService:
@@ -175,9 +169,17 @@ class DefinitionService:
     def _removed(self, sender: str, vhost: str, name: str) -> None:
         queue = self._broker.vhost(vhost).queues.get(name)
         if self.moves is not None and self.moves.is_decided_elsewhere(vhost, name):
-            return
+            raise PreconditionFailed(f"queue '{name}' in vhost '{vhost}' is being moved: it is asked for again")
         if queue is not None and home_of(queue) == sender:
             self._broker.vhost(vhost).remove_queue(queue)
+
+
+class Request(NamedTuple):
+    """``waits``: while the first cell is away, for a limited time."""
+
+    frame: Frame
+    answered: Answered
+    waits: bool = True
 
 
 class FirstCell:
@@ -194,9 +196,11 @@ class FirstCell:
         self.moves: MoveOrders | None = None
         self._send: Send | None = None
         self._numbers = count(1)
-        self._waiting: dict[int, tuple[Frame, Answered]] = {}
+        self._waiting: dict[int, Request] = {}
         self._unsent: dict[int, float] = {}  # of those: when they fail
         self._is_copying = False
+        self._made: list[tuple[str, str]] = []  # queues of this cell that the first one is about to get
+        self._is_reported = True  # the first cell has got what was reported to it when it was connected
         self._counts = CountsReport(broker, self._tell)
         broker.cells.watcher, broker.cells.changes, broker.cells.name = self, self, cell
 
@@ -210,8 +214,11 @@ class FirstCell:
         self._send = None
         self.is_current = False
         self._counts.forget()
-        for number in self._waiting.keys() - self._unsent.keys():
-            self._wait(number)
+        for number in sorted(self._waiting.keys() - self._unsent.keys()):
+            if self._waiting[number].waits:
+                self._wait(number)
+            else:
+                self._waiting.pop(number).answered(_unreachable())
         if self.moves is not None:
             self.moves.first_lost()
         self._broker.wake()
@@ -226,28 +233,36 @@ class FirstCell:
             item = unpacked(frame["put"])
             self._copying(lambda: self._copy.put(item))
             if isinstance(item, SharedQueue) and self._copy.lacks_own(item):
-                self._tell({"removed": [item.vhost, item.name]})
+                self._report_removed(item.vhost, item.name)
         elif "drop" in frame:
-            self._copying(lambda: self._copy.drop(*frame["drop"]))
+            kind, key = frame["drop"]
+            if kind != "queue" or tuple(key) not in self._made:
+                self._copying(lambda: self._copy.drop(kind, key))
         elif (waiting := self._waiting.pop(frame["id"], None)) is not None:
             error = frame.get("error")
-            waiting[1](None if error is None else error_of(*error))
+            waiting.answered(None if error is None else error_of(*error))
         self._broker.wake()
 
     def _compare(self, items: list[Item]) -> None:
-        unknown, gone = self._copying(lambda: self._copy.compare(items))
+        unknown, gone = self._copying(lambda: self._copy.compare(items, self._is_reported))
+        self.is_current = True
+        self._is_reported = not unknown
         for item in unknown:
             self._tell({"put": packed(item)})
+        if unknown:
+            self._ask({"sync": True}, self._reported, waits=False)
         for queue in gone:
-            self._tell({"removed": [queue.vhost, queue.name]})
-        self.is_current = True
+            self._report_removed(queue.vhost, queue.name)
         if self.moves is not None:
             self.report_move({"held": self.moves.held()})
         unsent, self._unsent = self._unsent, {}
         for number in sorted(unsent):
-            self._tell(self._waiting[number][0])
+            self._tell(self._waiting[number].frame)
         if self._broker.cells.shards is not None:
             self._broker.cells.shards.compared()
+
+    def _reported(self, error: AmqpError | None) -> None:
+        self._is_reported = self._is_reported or error is None
 
     def report_shards(self, report: list[Any]) -> None:
         if self.is_current:
@@ -279,9 +294,12 @@ class FirstCell:
 
     # ---- requests
 
-    def _ask(self, frame: Frame, answered: Answered) -> None:
+    def _ask(self, frame: Frame, answered: Answered, *, waits: bool = True) -> None:
+        if not self.is_current and not waits:
+            answered(_unreachable())
+            return
         number = frame["id"] = next(self._numbers)
-        self._waiting[number] = frame, answered
+        self._waiting[number] = Request(frame, answered, waits)
         if self.is_current:
             self._tell(frame)
         else:
@@ -295,8 +313,7 @@ class FirstCell:
     def _expire(self, number: int) -> None:
         if number in self._unsent and self._unsent[number] <= self._broker.clock.now():
             del self._unsent[number]
-            _, answered = self._waiting.pop(number)
-            answered(_unreachable())
+            self._waiting.pop(number).answered(_unreachable())
             self._broker.wake()
 
     def declare_exchange(self, vhost: str, exchange: Exchange, answered: Answered) -> None:
@@ -321,8 +338,8 @@ class FirstCell:
         item = SharedQueue(vhost, name, durable, auto_delete, owner, encode_table(arguments), home)
         self._ask({"put": packed(item)}, answered)
 
-    def sync(self, answered: Answered) -> None:
-        self._ask({"sync": True}, answered)
+    def sync(self, answered: Answered, *, waits: bool = True) -> None:
+        self._ask({"sync": True}, answered, waits=waits)
 
     def bind(self, vhost: str, binding: Binding, answered: Answered) -> None:
         self._ask({"put": packed(shared_binding(vhost, binding))}, answered)
@@ -333,12 +350,30 @@ class FirstCell:
     # ---- from the broker: what was changed here and not requested, as by sharding or in the process
 
     def queue_added(self, vhost: Vhost, queue: DeclaredQueue) -> None:
+        key = vhost.name, queue.name
         if queue.home is None:
-            self._report({"put": packed(shared_queue(queue, self._cell))}, "queue", vhost.name, queue.name)
+            self._copy.removed.forget(*key)
+            if self._report({"put": packed(shared_queue(queue, self._cell))}, "queue", *key):
+                self._made.append(key)  # until then, a report that it is removed is about a former one
+                self._ask({"sync": True}, lambda _: self._made.remove(key), waits=False)
 
     def queue_removed(self, vhost: Vhost, queue: DeclaredQueue) -> None:
-        if queue.home is None:
-            self._report({"removed": [vhost.name, queue.name]}, "queue", vhost.name, queue.name)
+        is_ordered = self._is_copying and self._copy.applying == ("queue", vhost.name, queue.name)
+        if queue.home is None and not is_ordered and self._broker.vhosts.get(vhost.name) is vhost:
+            if self._copy.applying != ("vhost", vhost.name):
+                self._copy.removed.note(queue)
+            self._report_removed(vhost.name, queue.name)
+
+    def _report_removed(self, vhost: str, queue: str) -> None:
+        """Until the first cell answers, this cell remembers it."""
+
+        def answered(error: AmqpError | None) -> None:
+            if error is None:
+                self._copy.removed.forget(vhost, queue)
+                if self.moves is not None:
+                    self.moves.confirm_arrival(vhost, queue)
+
+        self._ask({"removed": [vhost, queue]}, answered, waits=False)
 
     def exchange_added(self, vhost: Vhost, exchange: Exchange) -> None:
         self._report({"put": packed(shared_exchange(vhost.name, exchange))}, "exchange", vhost.name, exchange.name)
@@ -357,11 +392,13 @@ class FirstCell:
     def recorded(self, change: Change) -> None:
         """Users, policies and the like are changed in the first cell only."""
 
-    def _report(self, frame: Frame, *key: str) -> None:
+    def _report(self, frame: Frame, *key: str) -> bool:
         """Unless the first cell has just reported it. Without a connection nothing is lost: it is compared when there
         is one."""
-        if self.is_current and not (self._is_copying and self._copy.applying == key):
+        is_new = self.is_current and not (self._is_copying and self._copy.applying == key)
+        if is_new:
             self._tell(frame)
+        return is_new
 
 
 def _unreachable() -> PreconditionFailed:

@@ -18,9 +18,10 @@ from leveret.cells.placeholder import Placeholder
 from leveret.cells.queue_copy import MOVED, Frame, QueueCopy, Send, discard_copies, hand_over, take_back
 from leveret.cells.queue_move import MOVING, MoveOrder, QueueMove, Stage
 from leveret.cells.remote_queue import RemoteQueue
+from leveret.cells.split_queue import SplitQueue, go_on_merging, mergeable
 from leveret.errors import LeveretError
 from leveret.logs import get_log
-from leveret.queues.declared_queue import Declaration
+from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.store.definitions import Drop, Put, QueueRow
 
 Connect = Callable[[str, QueueMove], None]
@@ -42,11 +43,14 @@ class MoveAgent:
         self._moves: dict[str, QueueMove] = {}
         self._copies: list[QueueCopy] = []
         self._promoted: set[str] = set()  # moves to this cell since its start; durable queues have a parameter too
+        self._arrived: set[tuple[str, str]] = set()  # queues of such moves, until the first cell has their new home
+        self._splits: dict[DeclaredQueue, SplitQueue] = {}
         self._log = get_log("cells").bind(cell=cell)
 
     def start(self) -> None:
         """Once, when the definitions are restored, and before anything can be published."""
         discard_copies(self._broker)
+        go_on_merging(self._broker)
         for vhost in self._broker.vhosts.values():
             for queue in vhost.parameters.names(MOVING):
                 to, id_ = (vhost.parameters.get(MOVING, queue) or b"").decode().split()
@@ -105,6 +109,7 @@ class MoveAgent:
             if copy is not None:
                 copy.promote(source)
                 self._promoted.add(id_)
+                self._arrived.add((vhost, name))
             elif id_ in self._promoted:
                 pass
             elif host is None or host.parameters.get(MOVED, name) != f"{source} {id_}".encode():
@@ -129,7 +134,9 @@ class MoveAgent:
         vhost = self._broker.vhost(vhost_name)
         queue = vhost.queues[name]
         if home == self._cell:
-            vhost.parameters.drop(MOVED, name)
+            self.confirm_arrival(vhost_name, name)
+            if (split := self._splits.get(queue)) is not None:
+                split.cancel()
         elif isinstance(queue, Placeholder):
             move = next(each for each in self._moves.values() if each.placeholder is queue)
             if move.order.to == home:
@@ -138,7 +145,35 @@ class MoveAgent:
             if queue.cell.name != home:
                 self._follow(vhost, queue, home)
         else:
-            self._log.warning("queue is here, and in another cell", queue=name, vhost=vhost_name, other=home)
+            self._give_up(queue, home)
+
+    def _give_up(self, queue: DeclaredQueue, home: str) -> None:
+        """The first cell has another home of a queue of this cell: it does not know yet that the queue has moved here,
+        or both cells have made it."""
+        is_moving = any(move.queue is queue for move in self._moves.values())
+        has_moved = is_moving or self._has_arrived(queue.vhost, queue.name)
+        if queue in self._splits:
+            self._splits[queue].home = home
+        elif not has_moved and (own := mergeable(queue)) is not None:
+            split = self._splits[queue] = SplitQueue(self._broker, own, home, lambda: self._splits.pop(queue))
+            split.start()
+        else:
+            self._log.warning("queue is here, and in another cell", queue=queue.name, vhost=queue.vhost, other=home)
+
+    def _has_arrived(self, vhost_name: str, name: str) -> bool:
+        vhost = self._broker.vhosts.get(vhost_name)
+        return (vhost_name, name) in self._arrived or (
+            vhost is not None and vhost.parameters.get(MOVED, name) is not None
+        )
+
+    def confirm_arrival(self, vhost_name: str, name: str) -> bool:
+        """The first cell has this cell as the home of the queue, or had it when it was deleted. Whether it has moved
+        here, and the first cell has not confirmed that before."""
+        has_moved = self._has_arrived(vhost_name, name)
+        self._arrived.discard((vhost_name, name))
+        if has_moved and vhost_name in self._broker.vhosts:
+            self._broker.vhosts[vhost_name].parameters.drop(MOVED, name)
+        return has_moved
 
     def _follow(self, vhost: Vhost, old: RemoteQueue, home: str) -> None:
         """A queue of one other cell is in another one now."""

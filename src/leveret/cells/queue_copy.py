@@ -263,6 +263,16 @@ def take_back(broker: Broker, queue: DeclaredQueue) -> list[Portion]:
     return taken
 
 
+def take_consumers(queue: DeclaredQueue) -> list[Consumer]:
+    """Take the consumers away from a queue of this cell, for ``hand_over``. Those of other cells are left out: they
+    subscribe again in the new home cell."""
+    consumers = list(queue.consumers)
+    for consumer in consumers:
+        queue.consumers.remove(consumer)
+        queue.context.callbacks.count_memory(-consumer.memory)
+    return [each for each in consumers if not getattr(getattr(each, "channel", None), "is_link", False)]
+
+
 def hand_over(consumers: Iterable[Consumer], queue: DeclaredQueue) -> None:
     """Consumers of an object that stood for the queue before."""
     for consumer in consumers:

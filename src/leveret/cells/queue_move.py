@@ -32,9 +32,8 @@ from leveret.broker.vhost import HOME, PAUSED, Vhost
 from leveret.cells.home_cell import HomeCell
 from leveret.cells.message_copier import MessageCopier
 from leveret.cells.placeholder import Placeholder, movable
-from leveret.cells.queue_copy import Frame, Send, hand_over, publish_held, take_back
+from leveret.cells.queue_copy import Frame, Send, hand_over, publish_held, take_back, take_consumers
 from leveret.cells.remote_queue import RemoteQueue
-from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import BY_MOVE, BY_OPERATOR
 from leveret.logs import get_log
 from leveret.message import NEVER
@@ -308,20 +307,12 @@ class QueueMove:
             vhost.parameters.drop(MOVING, queue.name)
             vhost.parameters.drop(PAUSED, queue.name)
         vhost.internal.forget_trace(queue)
-        consumers = [*self._own_consumers(), *remote.follow(placeholder)]
+        consumers = [*take_consumers(queue), *remote.follow(placeholder)]
         vhost.substitute(remote)
         hand_over(consumers, remote)
         vhost.counters.queue_gone(queue.counters)
         queue.die()
         self._broker.wake()
-
-    def _own_consumers(self) -> list[Consumer]:
-        """Those of other cells subscribe again in the new home cell."""
-        consumers = list(self.queue.consumers)
-        for consumer in consumers:
-            self.queue.consumers.remove(consumer)
-            self._context.callbacks.count_memory(-consumer.memory)
-        return [each for each in consumers if not getattr(getattr(each, "channel", None), "is_link", False)]
 
     def _deleted(self) -> None:
         """The queue was deleted while the placeholder stood for it."""

@@ -186,6 +186,7 @@ class QueueMoves:
         vhost = self._broker.vhosts.get(move.vhost)
         queue = None if vhost is None else vhost.queues.get(move.queue)
         if vhost is None or queue is None:
+            self._feed.send_to(move.source, {"drop": ["queue", [move.vhost, move.queue]]})
             self._end(move, FAILED, "the queue was deleted")
             return
         if move.to != self._cell:

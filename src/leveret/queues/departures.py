@@ -33,6 +33,10 @@ class Departures:
     def are_full(self) -> bool:
         return bool(self._queue.frozen & BY_DEPARTURES)
 
+    @property
+    def is_empty(self) -> bool:
+        return not self._credits
+
     def begin(self, credits: int) -> None:
         self._credits += credits
         if self._credits < MOST_CREDITS or self.are_full:

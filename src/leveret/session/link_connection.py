@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leveret.auth.mechanisms import Credentials
@@ -59,12 +60,14 @@ from leveret.wire.methods import (
     BasicReject,
     QueueDeclare,
     QueueDeclareOk,
+    QueueDelete,
     QueuePurge,
     QueuePurgeOk,
 )
 
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
+    from leveret.session.channel import Handler
 
 CAPABILITIES = {"consumer_cancel_notify": True, "connection.blocked": True}
 
@@ -91,14 +94,25 @@ class LinkRoutes(Routes):
         return route.to(self.vhost.arrivals(self._channel.last_queue or "")) if is_old else route.without_deleted()
 
 
-def _declare(channel: LinkChannel, method: QueueDeclare) -> None:
+def _when_known(channel: LinkChannel, method: QueueDeclare | QueueDelete, handler: Handler) -> None:
+    """Handle a method about a queue that this cell may not have yet, if it was declared just now. The first cell is
+    asked; while that is away the method is refused, since all channels of the link would wait."""
     changes = channel.vhost.cells.changes
+    if changes is None or method.queue in channel.vhost.queues:
+        handler(channel, method)
+    else:
+        ask_home(channel, method, partial(changes.sync, waits=False), lambda _: handler(channel, method))
+
+
+def _declare(channel: LinkChannel, method: QueueDeclare) -> None:
     if method.queue.startswith(REPLY_TO):
         _use_reply_queue(channel, method)
-    elif changes is None or method.queue in channel.vhost.queues:
-        _use_queue(channel, method)
-    else:  # it may have been declared just now, and this cell hears of it next
-        ask_home(channel, method, changes.sync, lambda _: _use_queue(channel, method))
+    else:
+        _when_known(channel, method, _use_queue)
+
+
+def _delete(channel: LinkChannel, method: QueueDelete) -> None:
+    _when_known(channel, method, AmqpChannel.handlers[QueueDelete.id])
 
 
 def _use_queue(channel: LinkChannel, method: QueueDeclare) -> None:
@@ -224,6 +238,7 @@ class LinkChannel(AmqpChannel):
         BasicConsume.id: _consume,
         BasicReject.id: _reject,
         QueueDeclare.id: _declare,
+        QueueDelete.id: _delete,
         QueuePurge.id: _purge,
     }
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from leveret.cells.queue_moves import DONE, FAILED
+from leveret.wire.methods import QueueDelete
 from tests.support.cell_cluster import CellCluster, StoredCell
 from tests.support.peer_pair import Content
-from tests.support.queue_moves import LONG, begin, bodies, client_bodies, contents, lives_in, move
+from tests.support.queue_moves import LONG, begin, bodies, client_bodies, contents, lives_in, move, where
 
 
 @pytest.fixture
@@ -146,3 +147,23 @@ def test_a_move_that_has_failed_in_the_first_cell_only_leaves_the_queue_where_it
     cells.advance(LONG)
     assert (started.state, lives_in(cells, 1), lives_in(cells, 2)) in [(FAILED, True, False), (DONE, False, True)]
     assert client_bodies(cells, "q") == bodies(40)
+
+
+def test_a_queue_that_is_deleted_in_its_new_cell_before_the_former_one_knows_that_it_has_moved_is_gone(
+    cells: CellCluster,
+) -> None:
+    owner = cells[1].client()
+    owner.declare("q", durable=True)
+    owner.publish("q", *bodies(5))
+    begin(cells, 2)
+    while cells[2].vhost.queues["q"].home is not None:
+        cells.frames_left = 1
+        cells.rest()
+        cells.advance(0.05)
+    cells.frames_left = None
+    cells.cut(cells[0], cells[1])
+    cells[2].client().ask(QueueDelete("q"))
+    cells.connect_definitions(cells[1])
+    cells.advance(LONG)
+    assert where(cells, "q") == ["-"] * 3
+    assert cells[0].client().declare("q", durable=True).message_count == 0

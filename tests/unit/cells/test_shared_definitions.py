@@ -27,7 +27,7 @@ from leveret.wire.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from tests.support.cell_cluster import CellCluster, CellHarness, DefinitionWire
+from tests.support.cell_cluster import CellCluster, DefinitionWire
 from tests.support.peer_pair import Client, Content
 
 
@@ -219,31 +219,16 @@ def test_the_first_cell_shows_the_counts_of_all_queues(cells: CellCluster) -> No
 # ---- cells that were away
 
 
-def reconnect(cells: CellCluster, cell: CellHarness) -> None:
-    cells.connect_definitions(cell)
-    for other in cells.cells:
-        if other is not cell:
-            cells.connect_queues(cell, other)
-            cells.connect_queues(other, cell)
-    cells.rest()
-
-
-def isolate(cells: CellCluster, cell: CellHarness) -> None:
-    for other in cells.cells:
-        if other is not cell:
-            cells.cut(cell, other)
-
-
 def test_a_cell_that_was_away_gets_what_it_has_missed(cells: CellCluster) -> None:
     cells[1].client().declare("old", durable=True)
-    isolate(cells, cells[2])
+    cells.isolate(cells[2])
     client = cells[1].client()
     client.ask(ExchangeDeclare("new", "fanout"))
     client.declare("q", durable=True)
     client.ask(QueueBind("q", "new", ""))
     client.ask(QueueDelete("old"))
     assert "q" not in cells[2].vhost.queues
-    reconnect(cells, cells[2])
+    cells.reconnect(cells[2])
     assert where(cells, "q")[2] == "RemoteQueue"
     assert where(cells, "old")[2] == "-"
     publisher = cells[2].client()
@@ -259,11 +244,11 @@ def test_what_was_replaced_while_a_cell_was_away_is_replaced_there_with_its_bind
 
     client = cells[1].client()
     declare(client, "direct")
-    isolate(cells, cells[2])
+    cells.isolate(cells[2])
     client.ask(QueueDelete("q"))
     client.ask(ExchangeDelete("e"))
     declare(client, "fanout", **{"x-max-priority": 3})
-    reconnect(cells, cells[2])
+    cells.reconnect(cells[2])
     assert cells[2].vhost.exchanges["e"].kind == "fanout"
     assert cells[2].vhost.queues["q"].arguments == {"x-max-priority": 3}
     publisher = cells[2].client()
@@ -276,11 +261,11 @@ def test_transient_queues_of_a_cell_survive_while_it_is_away(cells: CellCluster)
     client.declare("t")
     client.declare("mine", exclusive=True)
     client.ask(QueueBind("t", "amq.fanout", ""))
-    isolate(cells, cells[2])
+    cells.isolate(cells[2])
     for name in ("t", "mine"):  # as if the first cell had been restarted
         cells[0].vhost.remove_queue(cells[0].vhost.queues[name])
     cells.rest()
-    reconnect(cells, cells[2])
+    cells.reconnect(cells[2])
     assert where(cells, "t") == ["RemoteQueue", "RemoteQueue", "ClassicQueue"]
     assert where(cells, "mine")[0] == "RemoteQueue"
     assert Binding("amq.fanout", Destination("queue", "t"), "") in cells[0].vhost.bindings
@@ -289,15 +274,15 @@ def test_transient_queues_of_a_cell_survive_while_it_is_away(cells: CellCluster)
 def test_queues_that_disappeared_while_the_cell_was_away_are_forgotten(cells: CellCluster) -> None:
     client = cells[2].client()
     client.declare("t", auto_delete=True)
-    isolate(cells, cells[2])
+    cells.isolate(cells[2])
     cells[2].vhost.remove_queue(cells[2].vhost.queues["t"])
     assert where(cells, "t") == ["RemoteQueue", "RemoteQueue", "-"]
-    reconnect(cells, cells[2])
+    cells.reconnect(cells[2])
     assert where(cells, "t") == ["-"] * 3
 
 
 def test_declarations_wait_for_the_first_cell_and_then_fail(cells: CellCluster) -> None:
-    isolate(cells, cells[2])
+    cells.isolate(cells[2])
     patient, client = cells[2].client(), cells[2].client()
     client.send(QueueDeclare("q"))
     cells[2].advance(9)
@@ -308,7 +293,7 @@ def test_declarations_wait_for_the_first_cell_and_then_fail(cells: CellCluster) 
         "PRECONDITION_FAILED - the first cell, which changes the definitions of all cells, is down or inaccessible",
     )
     patient.send(QueueDeclare("p"))
-    reconnect(cells, cells[2])
+    cells.reconnect(cells[2])
     assert patient.heard() == [QueueDeclareOk("p", 0, 0)]
 
 
@@ -342,10 +327,10 @@ def test_declarations_whose_answer_is_lost_are_made_again(cells: CellCluster, is
     if is_done:
         assert cells[0].service is not None
         cells[0].service.handle("c3", wire.to_first.popleft(), lambda _: None)
-    isolate(cells, cells[2])
+    cells.isolate(cells[2])
     cells[2].advance(5)
     assert client.heard() == []
-    reconnect(cells, cells[2])
+    cells.reconnect(cells[2])
     assert client.heard() == [QueueDeclareOk("q", 0, 0)]
     assert where(cells, "q") == ["RemoteQueue", "RemoteQueue", "ClassicQueue"]
 
