@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from leveret.errors import LeveretError
+from leveret.schemas.errors import SchemaError
 from leveret.schemas.schema import Schema
 from leveret.spark.errors import OptionError
 from leveret.spark.schema_registry import SchemaRegistry
@@ -28,14 +29,26 @@ class DecodingError(LeveretError):
     """A body that does not match its schema, or a reference to a schema that does not exist."""
 
 
-# What fastavro and protobuf raise for a body that is damaged, or whose schema cannot be read with another one.
-UNDECODABLE = (DecodingError, ArithmeticError, EOFError, LookupError, TypeError, ValueError, RecursionError)
+# What fastavro and protobuf raise for a body that is damaged, and what a schema raises that is invalid or too complex.
+UNDECODABLE = (
+    DecodingError,
+    SchemaError,
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
 
 
 class Codec(Protocol):
     @property
     def type(self) -> DataType:
         """Of the values."""
+
+    def refuse_unusable(self) -> None:
+        """OptionError: no body can be read with the schema."""
 
     def decode(self, body: bytes, schema_id: str | None) -> Any: ...
 
