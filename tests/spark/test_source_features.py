@@ -71,6 +71,11 @@ def test_filters_are_pushed_down_if_it_is_switched_on(spark: SparkSession, broke
             kept = frame.where(where)
             assert b"".join(sorted(bytes(row.body) for row in kept.collect())) == expected, where
             assert kept.rdd.getNumPartitions() == tasks, where
+        offsets = {"startingOffsets": {first: 3, second: 1}, "endingTimestamp": {first: "2090-01-01", second: 0}}
+        placed = read.options(**{name: json.dumps(value) for name, value in offsets.items()})
+        assert b"".join(bytes(row.body) for row in placed.load().where(f"queue = '{first}'").collect()) == b"de"
+        with pytest.raises(Exception, match=r"startingOffsets names 'stranger', which the query does not read"):
+            read.option("startingOffsets", '{"stranger": 0}').load().where(f"queue = '{first}'").collect()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
