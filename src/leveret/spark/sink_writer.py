@@ -33,7 +33,7 @@ from leveret.spark.options import REPORT, SinkOptions
 from leveret.spark.schema import refuse_unless_publishable
 from leveret.spark.stage_renewal import StageRenewal
 from leveret.spark.upload import Answer, answers_to, pieces_of
-from leveret.spark.written import Written, refuse_old_batch, summed, written_by
+from leveret.spark.written import Written, last_batch, refuse_old_batch, summed, written_by
 
 log = logging.getLogger(__name__)
 QUERY_ID = "sql.streaming.queryId"
@@ -98,8 +98,8 @@ class SinkWriter:
     def _note_repeated(self, client: BrokerClient, transaction: str, batch: int) -> None:
         """A named transaction may be continued by a new checkpoint, whose batches begin again."""
         if self._options.transaction is None:
-            last = client.get("commits", {"transaction": transaction}).get("last_batch")
-            refuse_old_batch(batch, batch if last is None else int(str(last)), "the broker")
+            last = last_batch(client, transaction)
+            refuse_old_batch(batch, batch if last is None else last, "the broker")
         log.warning("batch %d of transaction '%s' was committed before: dropped", batch, transaction)
 
     def abort(self, transaction: str | None, batch: int) -> None:

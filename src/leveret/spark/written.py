@@ -9,6 +9,7 @@ from typing import cast
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OldCheckpoint
 
 MOST_TOLD = 10  # exchanges and keys in a text
@@ -67,6 +68,12 @@ def summed(done: Sequence[Written]) -> Written:
         for reason, seconds in one.waited.items():
             total.wait(reason, seconds)
     return total
+
+
+def last_batch(client: BrokerClient, transaction: str) -> int | None:
+    """The last batch that was committed; None if the broker does not have the transaction."""
+    last = client.get("commits", {"transaction": transaction}).get("last_batch")
+    return None if last is None else int(str(last))
 
 
 def refuse_old_batch(batch: int, last: int, place: str) -> None:
