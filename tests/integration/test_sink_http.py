@@ -52,7 +52,7 @@ def test_rows_are_invisible_until_they_are_committed_and_then_there_once(api: Ht
     assert commit(api, 0, *stages) == (200, {"duplicate": False, "messages": 2000, "unroutable": 0})
     assert drained(vhost) == [b"%06d" % n for n in range(2000)]
     again = staged(api, rows(10))
-    assert commit(api, 0, again) == (200, {"duplicate": True, "messages": 0, "unroutable": 0})
+    assert commit(api, 0, again) == (200, {"duplicate": True, "messages": 0, "unroutable": 0, "messages_before": 2000})
     assert drained(vhost) == []
     assert api.get(COMMITS, transaction="T") == (200, {"transaction": "T", "last_batch": 0})
     assert api.get(COMMITS, transaction="other") == (200, {"transaction": "other", "last_batch": None})

@@ -296,6 +296,9 @@ def test_a_checkpoint_that_is_an_old_copy_is_refused(
         if body == "b":
             shutil.copytree(tmp_path / "now", tmp_path / "old")
         broker.publish(source, [body])
+    query = start(spark, broker, source, target, tmp_path / "old")  # only one batch behind
+    with pytest.raises(StreamingQueryException, match=r"it was committed with 1 messages, and has 2 now"):
+        query.awaitTermination(120)
     assert start(spark, broker, source, target, tmp_path / "now").awaitTermination(120)
     broker.publish(source, ["d"])
     query = start(spark, broker, source, target, tmp_path / "old")

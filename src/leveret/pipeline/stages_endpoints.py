@@ -139,7 +139,8 @@ class StagesEndpoints:
             await time_slice.pause_if_over()
         outcome = await self._committed(vhost, given, committer_of(request))
         counts = unroutable_view(outcome.unroutable, outcome.unroutable_keys)
-        return json_response({"duplicate": outcome.duplicate, "messages": outcome.messages, **counts})
+        before = {} if outcome.before is None else {"messages_before": outcome.before}
+        return json_response({"duplicate": outcome.duplicate, "messages": outcome.messages, **counts, **before})
 
     async def _committed(self, vhost: Vhost, given: CommitRequest, by: Committer) -> Committed:
         def start(done: Callable[[Committed | LeveretError], None]) -> None:

@@ -84,3 +84,15 @@ def refuse_old_batch(batch: int, last: int, place: str) -> None:
             f"batch {batch} was not written: {place} has batches of this query up to {last}, so the checkpoint is an "
             "old copy; continue with the newest checkpoint, or start with a new one"
         )
+
+
+def refuse_more_rows(total: Written, batch: int, before: int) -> None:
+    """Refuse a repeat of the last batch with more rows than it was committed with: the broker drops all of them. Fewer
+    can be right: messages may have been removed meanwhile, if the query allows that."""
+    if total.messages > before:
+        raise OldCheckpoint(
+            f"batch {batch} of transaction '{total.transaction}' was not written: it was committed with {before} "
+            f"messages, and has {total.messages} now, so the checkpoint is an old copy, or the query was changed; "
+            "continue with the newest checkpoint, or start with a new one (for a batch write: with another "
+            "transactionId or batchId)"
+        )
