@@ -30,7 +30,7 @@ from leveret.pipeline.inflow import Look
 from leveret.pipeline.stage_moves import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
 from leveret.pipeline.transactions import NO_OWNER, CommitRow, Transactions, TransactionsOfBroker
-from leveret.pipeline.unroutable import UnroutableKey
+from leveret.pipeline.unroutable import MandatoryAddresses, UnroutableKey
 
 MOST_AHEAD = 1 << 40  # largest step of batch numbers: those that are times in microseconds may be twelve days apart
 DISCARDS = 64  # stages removed at once
@@ -53,6 +53,7 @@ class Committed(NamedTuple):
     messages: int
     unroutable: int
     unroutable_keys: Sequence[UnroutableKey] = ()
+    unroutable_mandatory: int = 0
     before: int | None = None
 
 
@@ -238,7 +239,8 @@ def loads_of(vhost: Vhost, ids: Sequence[str]) -> Iterator[Load]:
         queue = vhost.internal.queues.get(f"{STAGE}{id_}")
         if queue is not None:
             stage = left_by(vhost, id_)
-            yield Load(queue, Look.CLOSE if stage is None else stage.look)
+            known = (Look.CLOSE, MandatoryAddresses()) if stage is None else (stage.look, stage.mandatory)
+            yield Load(queue, *known)
 
 
 class Discards:

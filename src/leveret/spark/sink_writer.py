@@ -124,8 +124,9 @@ class SinkWriter:
     def _check_routed(self, total: Written) -> None:
         if not total.unroutable:
             return
-        text = f"{total.unroutable} messages were routed to no queue: {total.unroutable_text()}"
-        if self._options.mandatory and not self._options.reports_unroutable:
+        marked = f" ({total.unroutable_mandatory} of them mandatory)" if total.unroutable_mandatory else ""
+        text = f"{total.unroutable} messages were routed to no queue{marked}: {total.unroutable_text()}"
+        if (marked or self._options.mandatory) and not self._options.reports_unroutable:
             raise Unroutable(
                 f"{text}; their queues or bindings were removed while the batch was committed, so these messages are "
                 "lost, and the other ones were published; bind a queue, and publish these again"

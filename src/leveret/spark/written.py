@@ -24,6 +24,7 @@ class Written(WriterCommitMessage):
     stages: list[str] = field(default_factory=list)
     messages: int = 0
     unroutable: int = 0
+    unroutable_mandatory: int = 0  # at the commit
     unroutable_keys: Counter[tuple[str, str]] = field(default_factory=Counter)  # by exchange and routing key
     waited: dict[str, float] = field(default_factory=dict)
 
@@ -41,6 +42,7 @@ class Written(WriterCommitMessage):
 
     def count_unroutable(self, answer: dict[str, object]) -> None:
         self.unroutable += cast("int", answer.get("unroutable", 0))
+        self.unroutable_mandatory += cast("int", answer.get("unroutable_mandatory", 0))
         for key in cast("list[dict[str, object]]", answer.get("unroutable_keys", [])):
             self.unroutable_keys[str(key["exchange"]), str(key["routing_key"])] += cast("int", key["messages"])
 

@@ -306,6 +306,20 @@ def test_a_stage_that_was_answered_survives_a_power_cut(image: int) -> None:
     assert drained(harness, "q") == [b"one", b"two"]
 
 
+def test_a_stage_keeps_over_a_crash_which_of_its_rows_are_mandatory() -> None:
+    harness = harness_with("q")
+    sink = Sink(harness)
+    stage = sink.begin()
+    stage.mandatory.add(address())
+    sink.add(stage, [row(b"one", address()), row(b"two", address())])
+    id_ = sink.finish(stage)
+    harness = harness.crashed().again()
+    sink = Sink(harness)
+    harness.vhost.delete_queue("q")
+    committed = sink.commit("T", 0, id_)
+    assert (committed.unroutable, committed.unroutable_mandatory) == (2, 2)
+
+
 def test_a_stage_that_was_not_finished_is_gone_after_a_crash() -> None:
     harness = harness_with("q")
     sink = Sink(harness)
