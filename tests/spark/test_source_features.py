@@ -150,7 +150,9 @@ def test_a_second_query_is_refused_and_a_restart_is_not(
     running = into_text(frame, tmp_path / "one", now=False)
     eventually(lambda: any(each.numInputRows for each in running.recentProgress), 60)
     progress = next(each for each in running.recentProgress if each.numInputRows)
-    assert json.loads(progress.json)["sources"][0]["latestOffset"]["ready"].keys() == {first, second}
+    latest = json.loads(progress.json)["sources"][0]["latestOffset"]
+    assert latest["ready"].keys() == {first, second}
+    assert sum(lease["messages"] for lease in latest["leased"].values()) == progress.numInputRows
     with pytest.raises(
         Exception, match=r"consumerName 'nightly' is in use on queue .* stop it, or give this query another"
     ):
