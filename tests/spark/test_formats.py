@@ -120,17 +120,19 @@ def test_errors_can_fail_the_query(spark: SparkSession) -> None:
 
 def test_json_to_columns(spark: SparkSession) -> None:
     bodies = ['{"id": "1", "n": 2, "at": "2031-05-01T12:00:00Z"}', "bad", '{"id": 1}', '{"id": "1"} trailing', "{}"]
+    bodies.append(r'{"\ud800": 1, "\ud800": 2}')  # Arrow refuses a lone surrogate
     bodies.append('{"id": "1", "at": "2031-W18-4T12:00:00Z"}')  # ISO 8601 that Spark cannot read: not a silent null
     messages = frame(spark, *(message(body) for body in bodies))
     decoded = from_json("body", "id STRING NOT NULL, n INT, at TIMESTAMP")
     rows = [row.decoded for row in messages.select(decoded.alias("decoded")).collect()]
     week = rows.pop()
     assert (week.value, week.error) == (None, "a part of the body has another type than the schema says")
-    assert [row.value and (row.value.id, row.value.n) for row in rows] == [("1", 2), None, None, None, None]
+    assert [row.value and (row.value.id, row.value.n) for row in rows] == [("1", 2), None, None, None, None, None]
     assert rows[0].value.at.timestamp() == NOON.replace(microsecond=0).timestamp()
     assert [row.error for row in rows] == [
         *(None, "the body is no JSON", "the field id is not string", "the body has text after the JSON"),
         "the field id is missing",
+        r"the field \ud800 is there twice",
     ]
 
 

@@ -19,10 +19,10 @@ from leveret.errors import LeveretError
 from leveret.schemas.errors import SchemaError
 from leveret.schemas.schema import Schema
 from leveret.spark.errors import OptionError
+from leveret.spark.row_errors import row_error
 from leveret.spark.schema_registry import SchemaRegistry
 
 REPORT, RAISE = "report", "raise"
-LONGEST_ERROR = 500
 
 
 class DecodingError(LeveretError):
@@ -147,4 +147,4 @@ def _storable(row: Any, arrow: pa.DataType) -> Any:
 
 
 def _text(error: Exception) -> str:
-    return (str(error) if isinstance(error, DecodingError) else f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+    return row_error(str(error) if isinstance(error, DecodingError) else f"{type(error).__name__}: {error}")
