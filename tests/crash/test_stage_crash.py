@@ -108,7 +108,7 @@ class Script:
                 assert sink.commit("T", batch, *ids) == Committed(False, 14, 0)
                 committed += 1
         if committed:
-            assert sink.commit("T", committed - 1) == Committed(True, 0, 0)
+            assert sink.commit("T", committed - 1) == Committed(True, 0, 0, before=14)
         again = harness.crashed(image=operation % 3).again()
         sink = Sink(again)
         assert found_in(again) == expected(committed), "another life changes it"

@@ -17,6 +17,7 @@ from leveret.clock import FrozenClock
 from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.pipeline.stages import LIFETIME
+from leveret.pipeline.unroutable import MOST_MANDATORY
 from tests.support.http_api import HttpApi, arrow_stream, located, vhost_path
 from tests.support.raw_client import eventually
 from tests.support.sink_requests import (
@@ -52,7 +53,7 @@ def test_rows_are_invisible_until_they_are_committed_and_then_there_once(api: Ht
     assert commit(api, 0, *stages) == (200, {"duplicate": False, "messages": 2000, "unroutable": 0})
     assert drained(vhost) == [b"%06d" % n for n in range(2000)]
     again = staged(api, rows(10))
-    assert commit(api, 0, again) == (200, {"duplicate": True, "messages": 0, "unroutable": 0})
+    assert commit(api, 0, again) == (200, {"duplicate": True, "messages": 0, "unroutable": 0, "messages_before": 2000})
     assert drained(vhost) == []
     assert api.get(COMMITS, transaction="T") == (200, {"transaction": "T", "last_batch": 0})
     assert api.get(COMMITS, transaction="other") == (200, {"transaction": "other", "last_batch": None})
@@ -228,6 +229,27 @@ def test_what_must_arrive_and_cannot_is_a_conflict(
     assert "routing key 'nobody' is not routed to any queue by exchange 'amq.default'" in answer["reason"]
     assert stage_queues(broker) == []
     assert len(drained(vhost)) == (path == MESSAGES)
+
+
+def test_mandatory_rows_that_lose_their_queue_after_they_were_staged_are_counted_apart(
+    api: HttpApi, broker: leveret.Broker
+) -> None:
+    """Rows of every kind: packed (plain), with properties, and of more addresses than a stage keeps."""
+    vhost = broker.vhost()
+    vhost.declare_exchange("e", "topic", durable=True)
+    vhost.bind("q", "e", "#")
+    keys, flags = pa.array(["a", "a", "b", "b"]), pa.array([True, False, False, None])
+    plain = rows(4, routing_key=keys, mandatory=flags)
+    typed = rows(4, routing_key=keys, mandatory=flags, headers=pa.array([{"n": n} for n in range(4)]))
+    many = pa.array([f"key-{n}" for n in range(MOST_MANDATORY + 10)])
+    all_mandatory = rows(len(many), routing_key=many, mandatory=pa.array([True] * len(many)))
+    stages = [staged(api, body, exchange="e") for body in (plain, typed, all_mandatory)]
+    stages.append(staged(api, rows(2), exchange="e", mandatory="true"))
+    vhost.unbind("q", "e", "#")
+    status, answer = commit(api, 0, *stages)
+    assert status == 200
+    # A row that is not mandatory counts if its address has mandatory rows in the same stage.
+    assert (answer["unroutable"], answer["unroutable_mandatory"]) == (10 + len(many), 6 + len(many))
 
 
 @BOTH

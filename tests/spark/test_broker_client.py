@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from pyspark.sql import SparkSession
 
 from leveret.spark import SCHEMA
 from leveret.spark.broker_client import BrokerClient
@@ -19,7 +23,8 @@ from leveret.spark.options import Access, connection_options
 from leveret.spark.shape import Shape
 from tests.support.broker_process import BrokerProcess
 from tests.support.cell_ports import free_ports
-from tests.support.spark_broker import SparkBroker
+from tests.support.chaos_proxy import ChaosProxy
+from tests.support.spark_broker import SparkBroker, eventually
 
 WHOLE = Shape(SCHEMA, headers=False)
 
@@ -36,6 +41,56 @@ def test_endpoints_are_tried_in_turn(broker: SparkBroker) -> None:
         for _ in range(2):
             [source] = client.get("sources", {"queue": queue})["sources"]  # type: ignore[misc]
             assert source["queue"] == queue
+
+
+@contextmanager
+def proxied(broker: SparkBroker) -> Iterator[tuple[ChaosProxy, Callable[[], None]]]:
+    """A second address of the broker, and a function that takes it away."""
+    proxy, loop = ChaosProxy(broker.endpoint), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def end() -> None:
+        await proxy.refuse()
+        proxy.cut()
+
+    def take_away() -> None:
+        asyncio.run_coroutine_threadsafe(end(), loop).result(60)
+
+    try:
+        asyncio.run_coroutine_threadsafe(proxy.listen(), loop).result(60)
+        yield proxy, take_away
+        take_away()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_a_query_goes_on_with_the_other_endpoint(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
+    """The one that the driver, its readers and the tasks have used so far is away from one moment to the next."""
+    source, target = broker.queue("in", "ab"), broker.queue("out")
+    got: list[bytes] = []
+
+    def arrived(number: int) -> bool:
+        got.extend(broker.bodies(target))
+        return len(got) >= number
+
+    with proxied(broker) as (proxy, take_away):
+        endpoints = f"http://127.0.0.1:{urlsplit(proxy.url).port},{broker.endpoint}"
+        read = spark.readStream.format("leveret").options(endpoint=endpoints, queue=source, consumerName="two")
+        written = read.load().select("body").writeStream.format("leveret").options(endpoint=endpoints, exchange="")
+        query = written.option("routingKey", target).option("checkpointLocation", str(tmp_path)).start()
+        try:
+            eventually(lambda: arrived(2), 60)
+            assert proxy.accepted
+            take_away()
+            broker.publish(source, "cd")
+            eventually(lambda: arrived(4), 60)
+            assert query.isActive
+        finally:
+            query.stop()
+    assert sorted(got) == [b"a", b"b", b"c", b"d"]
 
 
 def test_a_broker_that_is_away_is_named_with_the_remedy() -> None:

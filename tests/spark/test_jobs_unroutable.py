@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from leveret.errors import ConfigError
-from leveret.spark.jobs import dead_letters, lake, route
+from leveret.spark.jobs import dead_letters, lake, route, traffic
 from leveret.spark.jobs.accounting import Counts
 from leveret.spark.jobs.running_job import JobFailed
 from tests.spark.test_jobs_running import ended, fanout, rejected, taken
@@ -35,6 +36,7 @@ def test_messages_that_no_queue_gets_stay_in_their_queue(
         "checkpoint": str(tmp_path / "route"),
         "rule": ("body = X'61' => known",),
         "otherwise": "unknown",
+        "transaction_id": broker.name("writer"),
     }
     broker.channel.queue_bind(results, exchange, "known")
     with pytest.raises(JobFailed, match=rf"2 mandatory messages .* not routed: .*'unknown' .* exchange '{exchange}'"):
@@ -49,6 +51,17 @@ def test_messages_that_no_queue_gets_stay_in_their_queue(
     broker.publish(queue, ["a", "b"])
     ended(route.start(spark, route.RouteOptions(**given, unroutable="report")))
     assert [body for _, body, _ in taken(broker, results)] == ["a"]
+
+    # A new checkpoint numbers its batches from 0: the broker would drop them, and their messages would be acknowledged.
+    broker.publish(queue, ["a"])
+    used = f"--transaction-id {given['transaction_id']} has batches up to 1, and the checkpoint .*new is new"
+    with pytest.raises(ConfigError, match=used):
+        route.start(spark, route.RouteOptions(**given | {"checkpoint": str(tmp_path / "new")})).wait(120)
+    windows = {name: given[name] for name in ("endpoint", "queue", "exchange", "transaction_id", "checkpoint")}
+    windows |= {"path": str(tmp_path / "windows"), "checkpoint": str(tmp_path / "windows" / "new")}
+    with pytest.raises(ConfigError, match=used):
+        traffic.start(spark, traffic.TrafficOptions(**windows))
+    assert broker.bodies(queue) == [b"a"]
 
 
 def test_dead_letters_stay_if_their_target_is_gone(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
@@ -85,3 +98,10 @@ def test_a_refused_message_needs_a_queue_too(spark: SparkSession, broker: SparkB
     [(_, body, headers)] = taken(broker, refused)
     assert body == "no json"
     assert headers["x-schema-error"] == "the body is no JSON"
+
+    # An old copy of the checkpoint, after batches of which nothing was written to the table.
+    query = json.loads((tmp_path / "lake" / "metadata").read_text())["id"]
+    broker.ask("POST", "%2F/commits", {"transaction": f"{query}-refused", "batch": 7, "stages": []})
+    broker.publish(stream, ["bad"])
+    with pytest.raises(JobFailed, match="batch 1 was not written: the broker has batches of this query up to 7"):
+        ended(lake.start(spark, options))

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from leveret.spark import LeveretDataSource, publish_each_batch, sink_writer
-from leveret.spark.errors import OptionError
+from leveret.spark.errors import OptionError, Unroutable
 from tests.support.management_api import ManagementApi
 from tests.support.spark_broker import SparkBroker
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 BODY = StructType([StructField("body", StringType())])
+ADDRESSED = StructType([*BODY.fields]).add("routing_key", "string").add("mandatory", "boolean")
 VALUE = StructType([StructField("value", StringType())])
 
 
@@ -151,6 +152,24 @@ def test_giving_up_drops_the_stages(
     returned = [None] if kind == "writer" else [None, done]
     sink.abort(returned, 3) if kind == "streamWriter" else sink.abort(returned)
     assert stages(broker, done.transaction) == []
+
+
+def test_mandatory_rows_whose_queue_vanishes_before_the_commit_fail_the_write(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The column is like the option; other rows without a queue do not fail it."""
+    monkeypatch.setattr(sink_writer, "task_context", OneTask)
+    for key, is_mandatory in (("optional", False), ("mandatory", True)):
+        queue = broker.queue(key)
+        columns = {"body": ["a", "b"], "routing_key": [queue, "nowhere"], "mandatory": [is_mandatory, False]}
+        sink = LeveretDataSource({"endpoint": broker.endpoint, "exchange": ""}).writer(ADDRESSED, overwrite=False)
+        done = sink.write(iter([pa.RecordBatch.from_pydict(columns)]))
+        broker.channel.queue_delete(queue)
+        if is_mandatory:
+            with pytest.raises(Unroutable, match=r"2 messages were routed to no queue \(1 of them mandatory\)"):
+                sink.commit([done])
+        else:
+            sink.commit([done])
 
 
 @pytest.mark.parametrize(
@@ -296,6 +315,9 @@ def test_a_checkpoint_that_is_an_old_copy_is_refused(
         if body == "b":
             shutil.copytree(tmp_path / "now", tmp_path / "old")
         broker.publish(source, [body])
+    query = start(spark, broker, source, target, tmp_path / "old")  # only one batch behind
+    with pytest.raises(StreamingQueryException, match=r"it was committed with 1 messages, and has 2 now"):
+        query.awaitTermination(120)
     assert start(spark, broker, source, target, tmp_path / "now").awaitTermination(120)
     broker.publish(source, ["d"])
     query = start(spark, broker, source, target, tmp_path / "old")

@@ -71,6 +71,11 @@ def test_filters_are_pushed_down_if_it_is_switched_on(spark: SparkSession, broke
             kept = frame.where(where)
             assert b"".join(sorted(bytes(row.body) for row in kept.collect())) == expected, where
             assert kept.rdd.getNumPartitions() == tasks, where
+        offsets = {"startingOffsets": {first: 3, second: 1}, "endingTimestamp": {first: "2090-01-01", second: 0}}
+        placed = read.options(**{name: json.dumps(value) for name, value in offsets.items()})
+        assert b"".join(bytes(row.body) for row in placed.load().where(f"queue = '{first}'").collect()) == b"de"
+        with pytest.raises(Exception, match=r"startingOffsets names 'stranger', which the query does not read"):
+            read.option("startingOffsets", '{"stranger": 0}').load().where(f"queue = '{first}'").collect()
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -145,7 +150,9 @@ def test_a_second_query_is_refused_and_a_restart_is_not(
     running = into_text(frame, tmp_path / "one", now=False)
     eventually(lambda: any(each.numInputRows for each in running.recentProgress), 60)
     progress = next(each for each in running.recentProgress if each.numInputRows)
-    assert json.loads(progress.json)["sources"][0]["latestOffset"]["ready"].keys() == {first, second}
+    latest = json.loads(progress.json)["sources"][0]["latestOffset"]
+    assert latest["ready"].keys() == {first, second}
+    assert sum(lease["messages"] for lease in latest["leased"].values()) == progress.numInputRows
     with pytest.raises(
         Exception, match=r"consumerName 'nightly' is in use on queue .* stop it, or give this query another"
     ):

@@ -20,7 +20,7 @@ from leveret.delivery.selector import selectable
 from leveret.errors import NotFound, PreconditionFailed
 from leveret.message import Address, Message
 from leveret.pipeline.inflow import QUICK, AddressRoutes, Look
-from leveret.pipeline.unroutable import MandatoryAddress, Unroutable
+from leveret.pipeline.unroutable import MandatoryAddress, MandatoryAddresses, Unroutable
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.wire.content import properties_of
 
@@ -49,6 +49,7 @@ class Admission:
         self._known: set[tuple[str, str]] = set()
         self._epoch = permissions.epoch  # permissions epoch of the cached addresses
         self.exchanges: set[str] = set()  # of the admitted messages
+        self.mandatory = MandatoryAddresses()  # of the admitted messages
         self.unroutable = Unroutable()  # messages that were not admitted for that
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
@@ -71,10 +72,13 @@ class Admission:
         route = self.routes.of(address)
         if route is None:
             raise NotFound(f"no exchange '{address.exchange}' in vhost '{self._vhost.name}'")  # deleted since the check
+        is_mandatory = self._publisher.requires_route(address)
+        if is_mandatory:
+            self.mandatory.add(address)
         if look is Look.CLOSE or route.special:
             admitted = [message for message in run if self._check(route, message)]
         else:
-            admitted = [] if self._publisher.requires_route(address) and not route.queues else run
+            admitted = [] if is_mandatory and not route.queues else run
         if len(admitted) < len(run):
             self.unroutable.add(address, number or len(run) - len(admitted))
         return admitted

@@ -9,6 +9,7 @@ be committed, a row is written before the slices of its tick, and queues are del
     stages whole ──> row (T, batch, stages) ──> slices ──all granted──> row (T, batch, none), queues removed, answered
 
 A batch number not above the last one of its transaction is a repeat: its stages are dropped; the reply is "duplicate".
+For the last batch it has the number of its messages as well: the caller can tell whether the repeat has other rows.
 
 A transaction belongs to the user that committed it first (pipeline/transactions.py). Other users cannot commit to it:
 they could turn its owner's batches into repeats. Administrators can, and the owner stays the same.
@@ -29,7 +30,7 @@ from leveret.pipeline.inflow import Look
 from leveret.pipeline.stage_moves import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
 from leveret.pipeline.transactions import NO_OWNER, CommitRow, Transactions, TransactionsOfBroker
-from leveret.pipeline.unroutable import UnroutableKey
+from leveret.pipeline.unroutable import MandatoryAddresses, UnroutableKey
 
 MOST_AHEAD = 1 << 40  # largest step of batch numbers: those that are times in microseconds may be twelve days apart
 DISCARDS = 64  # stages removed at once
@@ -46,10 +47,14 @@ class Committer(NamedTuple):
 
 
 class Committed(NamedTuple):
+    """``before``: the messages that the last batch was committed with, for a repeat of it."""
+
     duplicate: bool
     messages: int
     unroutable: int
     unroutable_keys: Sequence[UnroutableKey] = ()
+    unroutable_mandatory: int = 0
+    before: int | None = None
 
 
 Done = Callable[["Committed | LeveretError"], None]
@@ -108,7 +113,7 @@ class Commits:
             self.refuse_stranger(vhost, transaction, by)
             if last is not None and batch <= last.batch:
                 self._drop_rest(vhost, transaction, batch, by.user, only_whole=True)
-                self._answer(done, DUPLICATE)
+                self._answer(done, DUPLICATE._replace(before=last.messages if batch == last.batch else None))
                 return
             self._refuse_far_ahead(vhost, transaction, batch, last)
             stages = self._whole_stages(vhost, transaction, batch, ids, by)
@@ -234,7 +239,8 @@ def loads_of(vhost: Vhost, ids: Sequence[str]) -> Iterator[Load]:
         queue = vhost.internal.queues.get(f"{STAGE}{id_}")
         if queue is not None:
             stage = left_by(vhost, id_)
-            yield Load(queue, Look.CLOSE if stage is None else stage.look)
+            known = (Look.CLOSE, MandatoryAddresses()) if stage is None else (stage.look, stage.mandatory)
+            yield Load(queue, *known)
 
 
 class Discards:

@@ -28,7 +28,7 @@ from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, WriteWindow, 
 from leveret.pipeline.outboxes import MOST_WAITING, Outbox, Outboxes
 from leveret.pipeline.packs import is_pack, unpacked
 from leveret.pipeline.run_merge import merged_runs
-from leveret.pipeline.unroutable import UnroutableKey
+from leveret.pipeline.unroutable import MandatoryAddresses, UnroutableKey
 from leveret.queues.classic import ClassicQueue
 
 LOST = "the commit may not be stored: the disk failed, or the broker stopped; restart the broker and repeat the commit"
@@ -38,16 +38,18 @@ PATIENCE = 10.0  # seconds that the end of a move waits for other cells
 
 
 class Load(NamedTuple):
-    """A stage to move, and how closely its messages must be inspected."""
+    """A stage to move, how closely its messages must be inspected, and which of them are mandatory."""
 
     queue: ClassicQueue
     look: Look
+    mandatory: MandatoryAddresses
 
 
 class Moved(NamedTuple):
     messages: int
     unroutable: int
     unroutable_keys: Sequence[UnroutableKey] = ()
+    unroutable_mandatory: int = 0
 
 
 Over = Callable[["Moved | LeveretError"], None]
@@ -107,7 +109,8 @@ class Move:
         if self._load is None:
             broker.when_granted(self._all_granted, lost=self._lost)
             return False
-        return self._move_some(*self._load)
+        self._inflow.without_queue.mandatory_addresses = self._load.mandatory
+        return self._move_some(self._load.queue, self._load.look)
 
     def _move_some(self, queue: ClassicQueue, look: Look) -> bool:
         if not queue.alive:
@@ -210,7 +213,7 @@ class Move:
 
     def _moved(self) -> Moved:
         lost = self._inflow.without_queue
-        return Moved(self._inflow.published, lost.total, lost.keys)
+        return Moved(self._inflow.published, lost.total, lost.keys, lost.mandatory)
 
     def _end(self, outcome: Moved | LeveretError) -> None:
         over, self._over = self._over, None

@@ -33,6 +33,7 @@ from leveret.message import PERSISTENT, Address, Message
 from leveret.pipeline.inflow import Look
 from leveret.pipeline.packs import Pack
 from leveret.pipeline.transactions import NO_OWNER
+from leveret.pipeline.unroutable import MandatoryAddresses
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
 
@@ -71,6 +72,7 @@ class Stage:
         self.bytes = 0
         self.look = Look.PLAIN  # the closest inspection that one of its messages needs (pipeline/inflow.py)
         self.exchanges: set[str] = set()
+        self.mandatory = MandatoryAddresses()
         self.is_whole = False  # complete and on disk
         self.timer: Cancellable | None = None
 
@@ -84,6 +86,7 @@ class Stage:
             "bytes": self.bytes,
             "look": self.look,
             "exchanges": sorted(self.exchanges),
+            "mandatory": self.mandatory.encoded(),
         }
         return json.dumps(facts).encode()
 
@@ -95,6 +98,7 @@ class Stage:
         self.since, self.messages, self.bytes = float(facts["since"]), int(facts["messages"]), int(facts["bytes"])
         self.entries = int(facts.get("entries", self.messages))  # earlier versions had no packs
         self.look, self.exchanges = Look(facts["look"]), set(facts["exchanges"])
+        self.mandatory = MandatoryAddresses.decoded(facts.get("mandatory", {}))  # earlier versions did not record it
 
 
 class Stages:

@@ -69,7 +69,7 @@ class StagesEndpoints:
         committer = committer_of(request)
         self._commits.refuse_stranger(arrival.vhost, ticket.transaction, committer)
         stage = self._stages.begin(arrival.vhost, ticket, committer.user)
-        stage.exchanges = arrival.admission.exchanges
+        stage.exchanges, stage.mandatory = arrival.admission.exchanges, arrival.admission.mandatory
         try:
             async with aclosing(arrival.packs()) as pieces:
                 async for piece in pieces:
@@ -139,7 +139,9 @@ class StagesEndpoints:
             await time_slice.pause_if_over()
         outcome = await self._committed(vhost, given, committer_of(request))
         counts = unroutable_view(outcome.unroutable, outcome.unroutable_keys)
-        return json_response({"duplicate": outcome.duplicate, "messages": outcome.messages, **counts})
+        lost = {"unroutable_mandatory": outcome.unroutable_mandatory} if outcome.unroutable_mandatory else {}
+        before = {} if outcome.before is None else {"messages_before": outcome.before}
+        return json_response({"duplicate": outcome.duplicate, "messages": outcome.messages, **counts, **lost, **before})
 
     async def _committed(self, vhost: Vhost, given: CommitRequest, by: Committer) -> Committed:
         def start(done: Callable[[Committed | LeveretError], None]) -> None:

@@ -97,6 +97,23 @@ def _only_branch(union: AvroType, place: str) -> AvroType:
     return branches[0] if branches else AvroType("null")
 
 
+def is_recursive(kind: AvroType) -> bool:
+    """Whether a type contains itself."""
+    inside: set[AvroType] = set()
+    done: set[AvroType] = set()
+
+    def repeats(one: AvroType) -> bool:
+        if one in done or one in inside:
+            return one in inside
+        inside.add(one)
+        found = any(repeats(part) for part in (*one.inner, *(field.type for field in one.fields)))
+        inside.discard(one)
+        done.add(one)
+        return found
+
+    return repeats(kind)
+
+
 def is_decimal(logical: object, precision: object) -> bool:
     return logical == "decimal" and isinstance(precision, int) and precision <= MOST_DIGITS
 

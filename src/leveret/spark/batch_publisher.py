@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OptionError
 from leveret.spark.options import sink_options
-from leveret.spark.written import refuse_old_batch
+from leveret.spark.written import last_batch, refuse_old_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,8 +38,8 @@ def publish_each_batch(options: Mapping[str, object] | None = None, **more: obje
         if transaction is None:
             transaction = _query_of(frame)
             with BrokerClient(options_of_sink.access) as client:
-                last = client.get("commits", {"transaction": transaction}).get("last_batch")
-            refuse_old_batch(batch, batch if last is None else int(str(last)), "the broker")
+                last = last_batch(client, transaction)
+            refuse_old_batch(batch, batch if last is None else last, "the broker")
         writer = frame.write.format("leveret").mode("append").options(**given)
         writer.option("transactionId", transaction).option("batchId", str(batch)).save()
 

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.fetch import Fetch, RangePartition
 from leveret.spark.filters import PushedFilters
-from leveret.spark.offsets import Offsets, Range, Source, cut
+from leveret.spark.offsets import Offsets, Range, Source, cut, refuse_strangers
 from leveret.spark.options import EARLIEST, Position, SourceOptions
 from leveret.spark.shape import Shape
 from leveret.spark.source_lookup import STREAM, offsets_at, resolved, sources_of
@@ -40,9 +40,11 @@ class BatchReader(DataSourceReader):
             found = sources_of(client, self._options.selection)
             sources = {source.queue: source for source in found if self._filters.reads(source.queue)}
             starting = self._options.starting or Position("startingOffsets", everywhere=EARLIEST)
-            lossless = self._options.fail_on_data_loss
+            ending, lossless = self._options.ending, self._options.fail_on_data_loss
+            for position in (starting, ending):
+                refuse_strangers(found, position)  # a queue that only the filters leave out is none
             start = resolved(client, sources.values(), starting, fail_on_data_loss=lossless)
-            end = resolved(client, sources.values(), self._options.ending, fail_on_data_loss=lossless)
+            end = resolved(client, sources.values(), ending, fail_on_data_loss=lossless)
             since = self._since(client, sources.values())
         whole = [Range(queue, max(start[queue], since.get(queue, 0)), end[queue]) for queue in sources]
         ranges = [part for part in map(self._filters.clipped, whole) if part.size > 0]

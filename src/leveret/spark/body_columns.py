@@ -16,26 +16,39 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from leveret.errors import LeveretError
+from leveret.schemas.errors import SchemaError
 from leveret.schemas.schema import Schema
 from leveret.spark.errors import OptionError
+from leveret.spark.row_errors import row_error
 from leveret.spark.schema_registry import SchemaRegistry
 
 REPORT, RAISE = "report", "raise"
-LONGEST_ERROR = 500
 
 
 class DecodingError(LeveretError):
     """A body that does not match its schema, or a reference to a schema that does not exist."""
 
 
-# What fastavro and protobuf raise for a body that is damaged, or whose schema cannot be read with another one.
-UNDECODABLE = (DecodingError, ArithmeticError, EOFError, LookupError, TypeError, ValueError, RecursionError)
+# What fastavro and protobuf raise for a body that is damaged, and what a schema raises that is invalid or too complex.
+UNDECODABLE = (
+    DecodingError,
+    SchemaError,
+    ArithmeticError,
+    EOFError,
+    LookupError,
+    TypeError,
+    ValueError,
+    RecursionError,
+)
 
 
 class Codec(Protocol):
     @property
     def type(self) -> DataType:
         """Of the values."""
+
+    def refuse_unusable(self) -> None:
+        """OptionError: no body can be read with the schema."""
 
     def decode(self, body: bytes, schema_id: str | None) -> Any: ...
 
@@ -134,4 +147,4 @@ def _storable(row: Any, arrow: pa.DataType) -> Any:
 
 
 def _text(error: Exception) -> str:
-    return (str(error) if isinstance(error, DecodingError) else f"{type(error).__name__}: {error}")[:LONGEST_ERROR]
+    return row_error(str(error) if isinstance(error, DecodingError) else f"{type(error).__name__}: {error}")

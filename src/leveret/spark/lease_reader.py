@@ -69,6 +69,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._remaining: Leases | None = None  # with AvailableNow: messages to be leased
         self._committed: Leases = {}
         self._ready: JsonOffset | None = None
+        self._leased: dict[str, JsonOffset] = {}  # the latest lease of each queue, and the number of its messages
         self._idle = IdlePause()
 
     def initialOffset(self) -> JsonOffset:
@@ -83,8 +84,9 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._options.max_rows is None else ReadMaxRows(self._options.max_rows)
 
     def reportLatestOffset(self) -> JsonOffset | None:
-        """Leases have no latest number; `latestOffset` in Spark's progress has the messages that are ready instead."""
-        return self._ready
+        """Leases have no latest number; `latestOffset` in Spark's progress has the messages that are ready instead, and
+        those of the leases of the batch, which its rows are checked against (spark/progress.py)."""
+        return None if self._ready is None else self._ready | {"leased": self._leased}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._remaining = {queue: source.messages for queue, source in self._sources().items()}
@@ -183,6 +185,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with BrokerClient(self._options.access) as client:
             answer = client.post("leases", wanted | {"reader": self._registration.identifier})
         lease, messages = _whole(answer["lease"]), _whole(answer["messages"])
+        self._leased[queue] = {"lease": lease, "messages": messages}
         if self._remaining is not None and lease not in self._open_leases().get(queue, ()):
             self._remaining[queue] -= messages
         return lease

@@ -130,15 +130,33 @@ def _observed(progress: Json) -> list[Json]:
 
 
 def rows_read(source: Json) -> int:
-    """The rows of a scan. A stage that Spark computed again is counted again: offsets of streams show how many there
-    can be at most."""
+    """The rows of a scan. A stage that Spark computed again is counted again: offsets of streams and sizes of leases
+    show how many there can be at most."""
     if str(source.get("description")).endswith(f"{REQUESTS}]"):
         return 0
     rows = int(source.get("numInputRows", 0))
     start, end = source.get("startOffset"), offset_of(source)
     if isinstance(end, dict) and isinstance(start, dict) and start.keys() == end.keys():
         return min(rows, sum(end[queue] - int(start[queue]) for queue in end))
+    if isinstance(end, LeaseOffset) and isinstance(start, dict):
+        leased = _leased(source, leases_in(start) or {}, end.leases)
+        return rows if leased is None else min(rows, leased)
     return rows
+
+
+def _leased(source: Json, start: Mapping[str, int], end: Mapping[str, int]) -> int | None:
+    """The messages in the leases of a batch; None if they are not known, of one that is repeated after a restart."""
+    latest = source.get("latestOffset")
+    known = latest.get("leased", {}) if isinstance(latest, dict) else {}
+    messages = 0
+    for queue, lease in end.items():
+        one = known.get(queue, {})
+        if lease == start.get(queue, lease):  # without a lease in this batch, or seen for the first time
+            continue
+        if lease != start[queue] + 1 or one.get("lease") != lease:
+            return None
+        messages += int(one["messages"])
+    return messages
 
 
 def _operators(progress: Json) -> list[Json]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from leveret.schemas.errors import SchemaError
 from leveret.schemas.schema import PROTOBUF, Schema
 from leveret.spark.body_columns import DecodingError, missing_extra, writer_of
+from leveret.spark.errors import OptionError
 from leveret.spark.schema_registry import SchemaRegistry
 
 try:
@@ -31,7 +33,14 @@ class ProtobufCodec:
 
     @property
     def type(self) -> StructType:
+        self.refuse_unusable()
         return type_of_message(_class_of(self.schema).DESCRIPTOR)
+
+    def refuse_unusable(self) -> None:
+        try:
+            _class_of(self.schema)
+        except (TypeError, ValueError, LookupError) as problem:
+            raise OptionError(f"the Protobuf schema cannot be used to read bodies: {problem}; correct it") from problem
 
     def decode(self, body: bytes, schema_id: str | None) -> dict[str, Any]:
         writer = writer_of(self.schema, self._registry, schema_id, PROTOBUF)
@@ -55,7 +64,10 @@ class ProtobufCodec:
 
 @lru_cache(maxsize=1_000)
 def _reason(reader: Schema, writer: Schema) -> str:
-    return "" if reader == writer else "; ".join(unreadable(reader, writer)[:1])
+    try:
+        return "" if reader == writer else "; ".join(unreadable(reader, writer)[:1])
+    except SchemaError as problem:  # kept like any other reason: the comparison took long
+        return str(problem)
 
 
 @lru_cache(maxsize=1_000)

@@ -33,7 +33,7 @@ from leveret.spark.options import REPORT, SinkOptions
 from leveret.spark.schema import refuse_unless_publishable
 from leveret.spark.stage_renewal import StageRenewal
 from leveret.spark.upload import Answer, answers_to, pieces_of
-from leveret.spark.written import Written, refuse_old_batch, summed, written_by
+from leveret.spark.written import Written, last_batch, refuse_more_rows, refuse_old_batch, summed, written_by
 
 log = logging.getLogger(__name__)
 QUERY_ID = "sql.streaming.queryId"
@@ -89,18 +89,23 @@ class SinkWriter:
             with BrokerClient(self._options.access) as client:
                 answer = client.post("commits", commit)
                 if answer.get("duplicate"):
-                    self._note_repeated(client, total.transaction, batch)
+                    self._note_repeated(client, total, batch, answer.get("messages_before"))
             total.count_unroutable(answer)
         for reason, seconds in total.waited.items():
             log.warning("the tasks of batch %d waited %.1f s for the broker: %s", batch, seconds, reason)
         self._check_routed(total)
 
-    def _note_repeated(self, client: BrokerClient, transaction: str, batch: int) -> None:
-        """A named transaction may be continued by a new checkpoint, whose batches begin again."""
+    def _note_repeated(self, client: BrokerClient, total: Written, batch: int, before: object) -> None:
+        """``before``: the messages of the committed batch, if it is the last one. A named transaction may be continued
+        by a new checkpoint, whose batches begin again."""
         if self._options.transaction is None:
-            last = client.get("commits", {"transaction": transaction}).get("last_batch")
-            refuse_old_batch(batch, batch if last is None else int(str(last)), "the broker")
-        log.warning("batch %d of transaction '%s' was committed before: dropped", batch, transaction)
+            last = last_batch(client, total.transaction)
+            refuse_old_batch(batch, batch if last is None else last, "the broker")
+        fewer = ""
+        if isinstance(before, int):
+            refuse_more_rows(total, batch, before)
+            fewer = f", with {before} messages instead of {total.messages}" if total.messages < before else ""
+        log.warning("batch %d of transaction '%s' was committed before%s: dropped", batch, total.transaction, fewer)
 
     def abort(self, transaction: str | None, batch: int) -> None:
         """Delete the stages of the batch. Without this they would expire, as stages sent during the abort do."""
@@ -119,8 +124,9 @@ class SinkWriter:
     def _check_routed(self, total: Written) -> None:
         if not total.unroutable:
             return
-        text = f"{total.unroutable} messages were routed to no queue: {total.unroutable_text()}"
-        if self._options.mandatory and not self._options.reports_unroutable:
+        marked = f" ({total.unroutable_mandatory} of them mandatory)" if total.unroutable_mandatory else ""
+        text = f"{total.unroutable} messages were routed to no queue{marked}: {total.unroutable_text()}"
+        if (marked or self._options.mandatory) and not self._options.reports_unroutable:
             raise Unroutable(
                 f"{text}; their queues or bindings were removed while the batch was committed, so these messages are "
                 "lost, and the other ones were published; bind a queue, and publish these again"

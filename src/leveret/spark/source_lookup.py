@@ -7,7 +7,7 @@ from typing import Any
 
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OptionError
-from leveret.spark.offsets import Offsets, Source, placed, refuse_strangers, sorted_by_queue, wanted_offset, wanted_time
+from leveret.spark.offsets import Offsets, Source, placed, sorted_by_queue, wanted_offset, wanted_time
 from leveret.spark.options import Home, Position, Selection, endpoint_of
 
 STREAM = "stream"
@@ -41,9 +41,9 @@ def offsets_at(client: BrokerClient, sources: Iterable[Source], option: str, tim
 def resolved(
     client: BrokerClient, sources: Iterable[Source], position: Position, *, fail_on_data_loss: bool
 ) -> Offsets:
-    """The offset of each queue at a position. Offsets of classic queues may no longer exist."""
+    """The offset of each queue at a position, which may have others as well (`refuse_strangers`). Offsets of classic
+    queues may no longer exist."""
     sources = list(sources)
-    refuse_strangers(sources, position)
     if position.timestamp is not None or position.timestamps is not None:
         times: dict[int, list[Source]] = {}
         for source in sources:

@@ -36,6 +36,7 @@ from leveret.spark.offsets import (
     most_rows,
     ranges_between,
     refuse_loss,
+    refuse_strangers,
     resumed,
     shares,
     sorted_by_queue,
@@ -120,6 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _starting_offsets(self) -> Offsets:
         with BrokerClient(self._options.access) as client:
             sources = self._sources()
+            refuse_strangers(sources, self._starting)
             return resolved(client, sources, self._starting, fail_on_data_loss=self._options.fail_on_data_loss)
 
     def _end_of_batch(self, start: Mapping[str, int], limit: ReadLimit) -> Offsets:

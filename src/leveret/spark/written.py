@@ -9,6 +9,7 @@ from typing import cast
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from leveret.spark.broker_client import BrokerClient
 from leveret.spark.errors import OldCheckpoint
 
 MOST_TOLD = 10  # exchanges and keys in a text
@@ -23,6 +24,7 @@ class Written(WriterCommitMessage):
     stages: list[str] = field(default_factory=list)
     messages: int = 0
     unroutable: int = 0
+    unroutable_mandatory: int = 0  # at the commit
     unroutable_keys: Counter[tuple[str, str]] = field(default_factory=Counter)  # by exchange and routing key
     waited: dict[str, float] = field(default_factory=dict)
 
@@ -40,6 +42,7 @@ class Written(WriterCommitMessage):
 
     def count_unroutable(self, answer: dict[str, object]) -> None:
         self.unroutable += cast("int", answer.get("unroutable", 0))
+        self.unroutable_mandatory += cast("int", answer.get("unroutable_mandatory", 0))
         for key in cast("list[dict[str, object]]", answer.get("unroutable_keys", [])):
             self.unroutable_keys[str(key["exchange"]), str(key["routing_key"])] += cast("int", key["messages"])
 
@@ -69,6 +72,12 @@ def summed(done: Sequence[Written]) -> Written:
     return total
 
 
+def last_batch(client: BrokerClient, transaction: str) -> int | None:
+    """The last batch that was committed; None if the broker does not have the transaction."""
+    last = client.get("commits", {"transaction": transaction}).get("last_batch")
+    return None if last is None else int(str(last))
+
+
 def refuse_old_batch(batch: int, last: int, place: str) -> None:
     """Refuse a batch that is before the last one of its query: only that one can be repeated after a crash. With an
     older checkpoint, the batch may have other rows than the one that was committed under its number."""
@@ -76,4 +85,16 @@ def refuse_old_batch(batch: int, last: int, place: str) -> None:
         raise OldCheckpoint(
             f"batch {batch} was not written: {place} has batches of this query up to {last}, so the checkpoint is an "
             "old copy; continue with the newest checkpoint, or start with a new one"
+        )
+
+
+def refuse_more_rows(total: Written, batch: int, before: int) -> None:
+    """Refuse a repeat of the last batch with more rows than it was committed with: the broker drops all of them. Fewer
+    can be right: messages may have been removed meanwhile, if the query allows that."""
+    if total.messages > before:
+        raise OldCheckpoint(
+            f"batch {batch} of transaction '{total.transaction}' was not written: it was committed with {before} "
+            f"messages, and has {total.messages} now, so the checkpoint is an old copy, or the query was changed; "
+            "continue with the newest checkpoint, or start with a new one (for a batch write: with another "
+            "transactionId or batchId)"
         )

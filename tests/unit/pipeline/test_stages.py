@@ -67,9 +67,9 @@ def test_a_batch_that_was_committed_is_a_duplicate_and_its_stages_are_dropped() 
     harness = harness_with("q")
     sink = Sink(harness)
     sink.commit("T", 5, sink.stage("T", 5, b"one"))
-    for batch in (5, 4):
-        again = sink.stage("T", batch, b"again")
-        assert sink.commit("T", batch, again) == Committed(True, 0, 0)
+    for batch, before in ((5, 1), (4, None)):
+        again = sink.stage("T", batch, b"again", b"more")
+        assert sink.commit("T", batch, again) == Committed(True, 0, 0, before=before)
     assert sink.ids() == stage_queues(harness) == []
     assert drained(harness, "q") == [b"one"]
     assert sink.last() == 5
@@ -113,7 +113,7 @@ def test_a_stage_that_is_being_made_while_a_repeat_is_answered_goes_on() -> None
     slow = sink.begin("T", 1)
     sink.commit("T", 1, sink.stage("T", 1, b"second"))
     assert sink.ids() == [slow.id]
-    assert sink.commit("T", 1, sink.finish(slow)) == Committed(True, 0, 0)
+    assert sink.commit("T", 1, sink.finish(slow)) == Committed(True, 0, 0, before=1)
     assert sink.ids() == []
 
 
@@ -163,7 +163,7 @@ def test_a_repeat_that_comes_while_the_batch_is_moved_waits_for_its_end() -> Non
     harness.is_slow = False
     harness.rest()
     assert first == [Committed(False, len(MANY), 0)]
-    assert second == [Committed(True, 0, 0)]
+    assert second == [Committed(True, 0, 0, before=len(MANY))]
     assert drained(harness, "q") == MANY
 
 
@@ -213,7 +213,7 @@ def test_without_a_disk_it_is_the_same() -> None:
     sink = Sink(harness)
     stage, again = sink.stage("T", 0, b"one", b"two"), sink.stage("T", 0, b"again")
     assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
-    assert sink.commit("T", 0, again) == Committed(True, 0, 0)
+    assert sink.commit("T", 0, again) == Committed(True, 0, 0, before=2)
     assert drained(harness, "q") == [b"one", b"two"]
     assert sink.ids() == stage_queues(harness) == []
 
@@ -306,6 +306,20 @@ def test_a_stage_that_was_answered_survives_a_power_cut(image: int) -> None:
     assert drained(harness, "q") == [b"one", b"two"]
 
 
+def test_a_stage_keeps_over_a_crash_which_of_its_rows_are_mandatory() -> None:
+    harness = harness_with("q")
+    sink = Sink(harness)
+    stage = sink.begin()
+    stage.mandatory.add(address())
+    sink.add(stage, [row(b"one", address()), row(b"two", address())])
+    id_ = sink.finish(stage)
+    harness = harness.crashed().again()
+    sink = Sink(harness)
+    harness.vhost.delete_queue("q")
+    committed = sink.commit("T", 0, id_)
+    assert (committed.unroutable, committed.unroutable_mandatory) == (2, 2)
+
+
 def test_a_stage_that_was_not_finished_is_gone_after_a_crash() -> None:
     harness = harness_with("q")
     sink = Sink(harness)
@@ -346,7 +360,7 @@ def test_a_commit_that_was_on_its_way_is_finished_by_the_next_life(image: int) -
     assert 0 < harness.queue("q").ready < len(MANY)
     sink = Sink(harness)
     assert drained(harness, "q") == MANY
-    assert sink.commit("T", 0, rest) == Committed(True, 0, 0)
+    assert sink.commit("T", 0, rest) == Committed(True, 0, 0, before=len(MANY))
     assert sink.ids() == stage_queues(harness) == []
     harness = harness.crashed(image=image).again()
     assert Sink(harness).last() == 0

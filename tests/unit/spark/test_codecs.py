@@ -8,11 +8,14 @@ from decimal import Decimal
 
 import pytest
 
-from leveret.schemas.schema import AVRO, PROTOBUF, Schema, checked_schema
+from leveret.errors import ConfigError
+from leveret.schemas.schema import AVRO, JSON, PROTOBUF, Schema, checked_schema
 from leveret.spark.avro_codec import AvroCodec
-from leveret.spark.body_columns import DecodingError
+from leveret.spark.body_columns import DecodingError, error_of
 from leveret.spark.errors import OptionError
+from leveret.spark.jobs.registered_check import reason_of, refuse_unusable
 from leveret.spark.protobuf_codec import ProtobufCodec
+from leveret.spark.schema_registry import SchemaRegistry
 from tests.support.proto_files import files
 
 NOON = datetime(2031, 5, 1, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -86,6 +89,69 @@ def test_avro_bytes_that_are_left_over_are_an_error() -> None:
         codec.decode(b"\x02\x02", None)
 
 
+class Registry(SchemaRegistry):
+    """Has the schemas of a test, without a broker."""
+
+    def __init__(self, *schemas: Schema) -> None:
+        super().__init__()
+        self._schemas = {schema.id: schema for schema in schemas}
+
+    def by_id(self, id_: str) -> Schema | None:
+        return self._schemas.get(id_)
+
+
+@pytest.mark.parametrize(
+    ("writer", "problem"),
+    [
+        (record(a="string"), "cannot be read with this schema"),
+        (record(b="int"), "cannot be read with this schema"),
+        (record(a="int").replace("Order", "Other"), "cannot be read with this schema"),
+        (record(a={"type": "enum", "name": "E", "symbols": ["A", "A"]}), "the Avro schema cannot be used"),
+        ("{", "the Avro schema cannot be used"),
+    ],
+)
+def test_a_schema_of_a_message_that_cannot_be_used_is_an_error_of_its_body(writer: str, problem: str) -> None:
+    reader, other = Schema(AVRO, record(a="int")), Schema(AVRO, writer)
+    reason = error_of(AvroCodec(reader, Registry(other)), b"\x02", other.id)
+    assert reason is not None
+    assert problem in reason
+
+
+def test_a_schema_that_no_body_can_be_read_with_is_refused_before_the_query() -> None:
+    schema = Schema(AVRO, record(a={"type": "enum", "name": "E", "symbols": ["A", "A"]}))
+    with pytest.raises(OptionError, match=r"symbols in an enum must be unique; correct the schema"):
+        refuse_unusable(schema)
+    with pytest.raises(OptionError, match="must be unique"):
+        _ = AvroCodec(schema).type
+    broken = Schema(PROTOBUF, files(Order=["Missing a = 1"]), "shop.Order")
+    with pytest.raises(OptionError, match="the Protobuf schema cannot be used to read bodies"):
+        refuse_unusable(broken)
+
+
+def test_the_json_schema_of_a_message_may_have_types_that_cannot_be_checked() -> None:
+    schema = Schema(JSON, "at TIME")
+    reason = reason_of(Registry(schema), None, b"{}", schema.id)
+    assert reason is not None
+    assert "time(6), which JSON has no form for" in reason
+    with pytest.raises(ConfigError, match="has no form for"):
+        refuse_unusable(schema)
+
+
+def nested(levels: int) -> bytes:
+    """Of a record with a number and a record of the same kind, or null."""
+    return b"\x02\x02" * levels + b"\x02\x00"
+
+
+def test_bodies_that_are_nested_too_deeply() -> None:
+    """The compiled fastavro ends the process: at 5,000 levels if it reads them, at 50,000 if it skips them."""
+    recursive, flat = Schema(AVRO, record(a="int", n=["null", "Order"])), Schema(AVRO, record(a="int"))
+    reading, skipping = AvroCodec(recursive), AvroCodec(flat, Registry(recursive))
+    for codec, id_ in ((reading, None), (skipping, recursive.id)):
+        assert error_of(codec, nested(50), id_) is None
+        for levels in (5_000, 60_000):
+            assert "recursion" in str(error_of(codec, nested(levels), id_))
+
+
 PROTO = files(
     enums={"Kind": ["NONE", "SOME"]},
     Inner=["int32 n = 1"],
@@ -154,6 +220,15 @@ def test_protobuf_types_and_values() -> None:
             codec.encode(wrong)
     with pytest.raises(DecodingError, match=r"the body is not a shop.Order"):
         codec.decode(b"\xff", None)
+
+
+def test_protobuf_schemas_that_are_too_complex_to_be_compared() -> None:
+    """Each message nests the next one: the pairs of both schemas are more than are compared."""
+    chain = {f"M{at}": [f"M{at + 1} a = 1"] for at in range(70)}
+    first, second = (Schema(PROTOBUF, files(M70=[f"int32 {name} = 1"], **chain), "shop.M0") for name in ("a", "b"))
+    reason = error_of(ProtobufCodec(first, Registry(second)), b"", second.id)
+    assert reason is not None
+    assert "too complex to be compared" in reason
 
 
 def test_a_recursive_message_has_no_type() -> None:

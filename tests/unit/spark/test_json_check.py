@@ -39,6 +39,9 @@ WHOLE = [
     (b'\xef\xbb\xbf{"a": 1}', "the body starts with a byte order mark"),
     (b'{"a": 1, "a": 1}', "the field a is there twice"),
     (b'{"b": {"c": 1, "c": 2}}', "the field c is there twice"),
+    (b'{"\\ud800": 1, "\\ud800": 2}', r"the field \ud800 is there twice"),
+    (b'{"%s": 1, "%s": 2}' % ((b"c" * 70_000,) * 2), "the field " + "c" * 490),
+    (b'{%s, "z": 1, "z": 2}' % b", ".join(b'"%d": 1' % n for n in range(100_000)), "the field z is there twice"),
     (b"1", "the body is no JSON object"),
     (b"null", "the body is no JSON object"),
 ]

@@ -135,6 +135,30 @@ def test_duplicates_that_spark_dropped_and_rows_that_a_function_recorded_are_cou
     assert counts_of(progress(observedMetrics=observed), {"out": 1}) == {"read": 5, "out": 5}
 
 
+@pytest.mark.parametrize(
+    ("start", "leased", "rows"),
+    [
+        ({"a": 1, "b": 4}, {"a": {"lease": 2, "messages": 3}, "b": {"lease": 4, "messages": 9}}, 3),
+        ({"a": 1, "b": 3}, {"a": {"lease": 2, "messages": 3}, "b": {"lease": 4, "messages": 1}}, 4),
+        ({"a": 1}, {"a": {"lease": 2, "messages": 7}}, 5),
+        ({"a": 1, "b": 4}, {"a": {"lease": 1, "messages": 3}}, 5),  # of the batch before
+        ({"a": 1, "b": 4}, {}, 5),
+        ({"a": 0, "b": 4}, {"a": {"lease": 2, "messages": 3}}, 5),
+    ],
+)
+def test_a_batch_has_no_more_rows_than_its_leases(start: dict[str, int], leased: dict[str, Any], rows: int) -> None:
+    """Spark counts rows again if it computes a stage again, after it has lost an executor."""
+    source = {
+        "description": OURS,
+        "startOffset": {"consumer": "c", "vhost": "/", "leases": start},
+        "endOffset": {"consumer": "c", "vhost": "/", "leases": {"a": 2, "b": 4}},
+        "latestOffset": {"ready": {}, "leased": leased},
+        "numInputRows": 5,
+    }
+    assert counts_of(progress(sources=[source]), {}) == {"read": rows}
+    assert counts_of(progress(sources=[source | {"latestOffset": None}]), {}) == {"read": 5}
+
+
 def test_requests_of_a_pipeline_to_its_own_state_are_no_rows() -> None:
     requests = {"description": f"FileStreamSource[file:/checkpoint/{REQUESTS}]", "numInputRows": 3}
     changed = progress(numInputRows=8, sources=[*progress()["sources"], requests])

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from leveret.spark import LeveretDataSource, sink_writer
-from leveret.spark.errors import Unroutable
+from leveret.spark.errors import OldCheckpoint, Unroutable
 from leveret.spark.written import Written
 
 BODY = StructType([StructField("body", StringType())])
@@ -36,10 +36,13 @@ def test_a_commit_logs_how_long_all_tasks_waited_for_each_reason(caplog: pytest.
 
 
 class Committing:
-    """A broker that commits everything, and routes two messages to no queue."""
+    """A broker that gives this answer to each commit."""
 
-    def __init__(self, access: object) -> None:
-        pass
+    def __init__(self, answer: dict[str, object]) -> None:
+        self._answer = answer
+
+    def __call__(self, access: object) -> Committing:
+        return self
 
     def __enter__(self) -> Committing:
         return self
@@ -48,15 +51,44 @@ class Committing:
         pass
 
     def post(self, path: str, value: object) -> dict[str, object]:
-        keys = [{"exchange": "e", "routing_key": "k", "messages": 2}]
-        return {"duplicate": False, "messages": 3, "unroutable": 2, "unroutable_keys": keys}
+        return self._answer
+
+    def get(self, path: str, query: object) -> dict[str, object]:
+        return {"last_batch": 7}
+
+
+UNROUTED: dict[str, object] = {
+    "duplicate": False,
+    "messages": 3,
+    "unroutable": 2,
+    "unroutable_keys": [{"exchange": "e", "routing_key": "k", "messages": 2}],
+}
+
+
+@pytest.mark.parametrize("transaction", [{}, {"transactionId": "t"}])
+def test_a_repeat_of_the_last_batch_may_not_have_more_rows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, transaction: dict[str, str]
+) -> None:
+    """The broker drops them. It may have fewer: retention may have removed messages in between."""
+    sink = LeveretDataSource({"exchange": "e", **transaction}).streamWriter(BODY, overwrite=False)
+    staged = [done({"stage": "1", "messages": 3}), done({"stage": "2", "messages": 2})]
+    for before, text in ((5, "was committed before: dropped"), (6, "before, with 6 messages instead of 5: dropped")):
+        monkeypatch.setattr(sink_writer, "BrokerClient", Committing({"duplicate": True, "messages_before": before}))
+        sink.commit(staged, 7)
+        assert caplog.messages[-1].endswith(text)
+    monkeypatch.setattr(sink_writer, "BrokerClient", Committing({"duplicate": True, "messages_before": 4}))
+    with pytest.raises(OldCheckpoint, match="it was committed with 4 messages, and has 5 now"):
+        sink.commit(staged, 7)
+    monkeypatch.setattr(sink_writer, "BrokerClient", Committing({"duplicate": True}))  # an earlier version
+    sink.commit(staged, 7)
+    assert caplog.messages[-1].endswith("was committed before: dropped")
 
 
 def test_mandatory_messages_without_a_queue_at_the_commit_are_not_silent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They had a queue when they were staged."""
-    monkeypatch.setattr(sink_writer, "BrokerClient", Committing)
+    monkeypatch.setattr(sink_writer, "BrokerClient", Committing(UNROUTED))
     staged = done({"stage": "1", "messages": 3})
     given = {"exchange": "e", "mandatory": "true"}
     with pytest.raises(Unroutable, match=r"2 messages were routed to no queue: 2 with routing key 'k' .* are lost"):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
 from leveret.errors import ConfigError
+from leveret.spark.broker_client import BrokerClient
+from leveret.spark.options import sink_options
+from leveret.spark.written import last_batch as last_committed
 
 
 class LastBatch(NamedTuple):
@@ -40,11 +43,30 @@ def refuse_results_of_others(spark: SparkSession, path: str, checkpoint: str, ba
     not begun them, it is new or an old copy, and its next batch would be skipped, or replace other results."""
     last, planned = max(batches, default=-1), last_planned(spark, checkpoint)
     if last > planned:
-        knows = f"begins with batch {planned + 1}" if planned >= 0 else "is new"
         raise ConfigError(
-            f"--path {path} has results of batches up to {last}, and the checkpoint {checkpoint} {knows}: use the "
+            f"--path {path} has results of batches up to {last}, and {_described(checkpoint, planned)}: use the "
             "checkpoint that belongs to the results, or another --path"
         )
+
+
+def refuse_used_transaction(spark: SparkSession, settings: Mapping[str, str], checkpoint: str) -> None:
+    """The same for a transaction that the user named. ``settings``: those of the sink."""
+    options = sink_options(settings)
+    if options.transaction is None or not options.exactly_once:
+        return
+    with BrokerClient(options.access) as broker:
+        last = last_committed(broker, options.transaction)
+    planned = last_planned(spark, checkpoint)
+    if last is not None and last > planned:
+        raise ConfigError(
+            f"--transaction-id {options.transaction} has batches up to {last}, and {_described(checkpoint, planned)}: "
+            "the broker would drop its next batches as repeats. Use the checkpoint that belongs to the transaction, or "
+            "another --transaction-id"
+        )
+
+
+def _described(checkpoint: str, planned: int) -> str:
+    return f"the checkpoint {checkpoint} {f'begins with batch {planned + 1}' if planned >= 0 else 'is new'}"
 
 
 def names_in(spark: SparkSession, folder: str) -> list[str]:

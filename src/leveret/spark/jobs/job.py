@@ -102,7 +102,7 @@ class SinkOptions(BrokerOptions):
         choices=("exactly-once", "at-least-once"),
         metavar="WORD",
     )
-    transaction_id: str | None = setting("Transaction name of this writer; a new checkpoint can continue it.", None)
+    transaction_id: str | None = setting("Transaction name of this writer.  [default: the ID of the query]", None)
     unroutable: str = setting(
         "Messages that are routed to no queue: fail the pipeline, or report (drop them with a warning).",
         FAIL,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,6 +27,7 @@ from typing import Any, NoReturn
 from pyspark.sql import types as T
 
 from leveret.errors import ConfigError
+from leveret.spark.row_errors import row_error
 
 BOM = b"\xef\xbb\xbf"
 INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
@@ -51,12 +53,15 @@ def checker_of(schema: T.StructType) -> Callable[[bytes | None], str | None]:
             start = len(text) - len(text.lstrip(" \t\r\n"))
             value, end = decode(text, start)
         except _Duplicate as duplicate:
-            return str(duplicate)
+            return row_error(str(duplicate))
         except (ValueError, ArithmeticError, RecursionError):
             return "the body is no JSON"
         if text[end:].strip(" \t\r\n"):
             return "the body has text after the JSON"
-        return check(value, "") if isinstance(value, dict) else "the body is no JSON object"
+        if not isinstance(value, dict):
+            return "the body is no JSON object"
+        found = check(value, "")
+        return None if found is None else row_error(found)
 
     return reason
 
@@ -64,8 +69,8 @@ def checker_of(schema: T.StructType) -> Callable[[bytes | None], str | None]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _Duplicate(f"the field {next(name for name in names if names.count(name) > 1)} is there twice")
+        names = Counter(name for name, _ in pairs)
+        raise _Duplicate(f"the field {next(name for name in names if names[name] > 1)} is there twice")
     return found
 
 

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from leveret.spark.jobs.checkpoint import refuse_used_transaction
 from leveret.spark.jobs.job import PassingOptions, QueryOptions, SourceOptions, required, sink_settings, source_settings
 from leveret.spark.jobs.queues import has_classic
 from leveret.spark.options import STREAM_ONLY
@@ -100,6 +101,8 @@ def started(
     rows: DataFrame, query: QueryOptions, name: str, format_: str, settings: dict[str, str], by: tuple[str, ...] = ()
 ) -> StreamingQuery:
     """``by``: the columns that files are partitioned by."""
+    if format_ == FORMAT and query.checkpoint:
+        refuse_used_transaction(rows.sparkSession, settings, query.checkpoint)
     writer = rows.writeStream.format(format_).options(**settings).outputMode("append")
     return _start(writer.partitionBy(*by) if by else writer, query, name)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from leveret.spark.broker_client import BrokerClient
 from leveret.spark.jobs.failure import JobFailed
 from leveret.spark.jobs.fields import REASON
 from leveret.spark.jobs.job import BrokerOptions, broker_settings
 from leveret.spark.jobs.messages import FORMAT, outgoing, own_headers, with_header
+from leveret.spark.options import connection_options
+from leveret.spark.written import last_batch, refuse_old_batch
 
 HEADER = "x-schema-error"
 HELP = "Exchange for messages that cannot be processed.  [default: such a message fails the pipeline]"
@@ -35,12 +38,15 @@ def publish_refused(
             f"message {first[1]} of {first[0]} does not match the schema: {first[2]}. Nothing of its batch was "
             "written: set --dead-letter-exchange for such messages, or change the schema"
         )
+    named = f"{transaction}-refused"
+    with BrokerClient(connection_options(broker_settings(options))) as broker:
+        refuse_old_batch(number, last_batch(broker, named) or 0, "the broker")
     counted = Observation()
     sent = outgoing(refused, headers=with_header(own_headers(), HEADER, F.col(REASON)))
     settings = broker_settings(options) | {
         "exchange": exchange,
         "mandatory": "true",
-        "transactionId": f"{transaction}-refused",
+        "transactionId": named,
         "batchId": str(number),
     }
     rows = sent.observe(counted, F.count(F.lit(1)).alias("rows"))

@@ -11,6 +11,7 @@ from functools import lru_cache
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from leveret.errors import ConfigError
 from leveret.schemas.schema import AVRO, JSON, Schema
 from leveret.spark.body_columns import Codec, arrow_column, error_of
 from leveret.spark.ddl_types import struct_of_ddl
@@ -24,13 +25,21 @@ NO_REFERENCE = "the message refers to no schema"
 def with_registered_reason(messages: DataFrame, registry: SchemaRegistry, named: Schema | None) -> DataFrame:
     """Adds the column ``reason``: null if the body matches. ``named``: None for the schema that a message refers to."""
     if named is not None:
-        check_of(named, registry)  # refuses what cannot be checked before the query starts
+        refuse_unusable(named)
 
     def reasons(bodies: pa.Array, ids: pa.Array) -> pa.Array:
         pairs = zip(bodies.to_pylist(), ids.to_pylist(), strict=True)
         return pa.array([reason_of(registry, named, body, id_) for body, id_ in pairs], pa.string())
 
     return messages.withColumn("reason", arrow_column(reasons, "string")("body", schema_id()))
+
+
+def refuse_unusable(schema: Schema) -> None:
+    """Refuse, before the query starts, a schema that no body can be checked with."""
+    if schema.type == JSON:
+        checker_of(struct_of_ddl(schema.text))
+    else:
+        _codec_of(schema, None).refuse_unusable()
 
 
 def reason_of(registry: SchemaRegistry, named: Schema | None, body: bytes | None, id_: str | None) -> str | None:
@@ -48,13 +57,22 @@ def reason_of(registry: SchemaRegistry, named: Schema | None, body: bytes | None
 def check_of(schema: Schema, registry: SchemaRegistry) -> Callable[[bytes | None, str | None], str | None]:
     """The function from a body and the ID of its schema to the reason why it does not match."""
     if schema.type == JSON:
-        check = checker_of(struct_of_ddl(schema.text))
-        return lambda body, _: check(body)
+        return _json_check(schema)
     codec = _codec_of(schema, registry)
     return lambda body, id_: "the body is missing" if body is None else error_of(codec, body, id_)
 
 
-def _codec_of(schema: Schema, registry: SchemaRegistry) -> Codec:
+def _json_check(schema: Schema) -> Callable[[bytes | None, str | None], str | None]:
+    """A schema that messages refer to may have types that cannot be checked: then none of them match."""
+    try:
+        check = checker_of(struct_of_ddl(schema.text))
+    except ConfigError as problem:
+        text = f"the schema cannot be checked: {problem}"
+        return lambda body, _: text
+    return lambda body, _: check(body)
+
+
+def _codec_of(schema: Schema, registry: SchemaRegistry | None) -> Codec:
     if schema.type == AVRO:
         from leveret.spark.avro_codec import AvroCodec  # needs fastavro
 

@@ -42,6 +42,7 @@ from leveret.spark.jobs.slices import Range, Slices, has_plan, kept_plan
 from leveret.spark.jobs.table_rows import as_messages
 from leveret.spark.options import connection_options
 from leveret.spark.tables.snapshot import FORMATS, snapshot_of
+from leveret.spark.written import last_batch
 
 ASKED = ("archive", "queue", "super_stream", "pattern", "since", "until", "where", "exchange", "routing_key")
 ASKED_OF_TABLE = ("table", "format", "catalog")
@@ -120,7 +121,7 @@ def refuse_used_transaction(options: ReplayOptions, folder: Path) -> None:
     if options.transaction_id is None or has_plan(folder):
         return
     with BrokerClient(connection_options(broker_settings(options))) as broker:
-        last = broker.get("commits", {"transaction": options.transaction_id}).get("last_batch")
+        last = last_batch(broker, options.transaction_id)
     if last is not None:
         raise ConfigError(
             f"--transaction-id {options.transaction_id} has batches up to {last}, and {folder} has no checkpoint of "

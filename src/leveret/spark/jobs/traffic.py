@@ -28,8 +28,8 @@ from pyspark.sql import functions as F
 
 from leveret.errors import ConfigError
 from leveret.spark.jobs.accounting import Counts
-from leveret.spark.jobs.checkpoint import make_folder, names_in, refuse_results_of_others
-from leveret.spark.jobs.job import Job, PassingOptions, setting
+from leveret.spark.jobs.checkpoint import make_folder, names_in, refuse_results_of_others, refuse_used_transaction
+from leveret.spark.jobs.job import Job, PassingOptions, setting, sink_settings
 from leveret.spark.jobs.messages import read_stream, started_batches
 from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running_job import Queries
@@ -87,6 +87,8 @@ def start(spark: SparkSession, options: TrafficOptions) -> Queries:
     query = replace(options, path=path, checkpoint=(options.checkpoint or f"{path}/_checkpoint").rstrip("/"))
     refuse_old_results(spark, path, str(query.checkpoint))
     refuse_results_of_others(spark, path, str(query.checkpoint), revisions_in(spark, path))
+    if options.exchange is not None:
+        refuse_used_transaction(spark, sink_settings(options), str(query.checkpoint))
     make_folder(spark, f"{query.checkpoint}/{OPEN}")
     counts: dict[int, Counts] = {}
     messages = measured(read_stream(spark, options, "traffic", columns_for(options)), options)
