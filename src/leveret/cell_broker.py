@@ -14,7 +14,8 @@ from leveret.cell_pipeline import CellPipeline
 from leveret.cells.api_request import ApiRequest
 from leveret.cells.definition_copy import DefinitionCopy
 from leveret.cells.definition_feed import DefinitionFeed
-from leveret.cells.definition_requests import FIRST, DefinitionService, FirstCell
+from leveret.cells.definition_requests import FIRST, FirstCell
+from leveret.cells.definition_service import DefinitionService
 from leveret.cells.home_cells import HomeCells
 from leveret.cluster.api_links import API
 from leveret.cluster.api_service import Receive, Send

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from leveret.cells.cell_removal import CellRemovals
 from leveret.cells.definition_feed import DefinitionFeed
-from leveret.cells.definition_requests import DefinitionService, FirstCell
+from leveret.cells.definition_requests import FirstCell
+from leveret.cells.definition_service import DefinitionService
 from leveret.cells.home_cells import HomeCells
 from leveret.cells.move_agent import MoveAgent
 from leveret.cells.queue_move import QueueMove

@@ -15,7 +15,8 @@ from itertools import count
 
 from leveret.cells.definition_copy import DefinitionCopy
 from leveret.cells.definition_feed import DefinitionFeed, Frame
-from leveret.cells.definition_requests import DefinitionService, FirstCell
+from leveret.cells.definition_requests import FirstCell
+from leveret.cells.definition_service import DefinitionService
 from leveret.cells.home_cells import HomeCells
 from leveret.cells.move_agent import MoveAgent
 from leveret.cells.queue_move import QueueMove, Stage

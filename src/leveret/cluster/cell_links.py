@@ -17,7 +17,8 @@ from typing import Any, Protocol
 
 from leveret.broker.broker import Broker
 from leveret.cells.definition_feed import DefinitionFeed
-from leveret.cells.definition_requests import DefinitionService, FirstCell
+from leveret.cells.definition_requests import FirstCell
+from leveret.cells.definition_service import DefinitionService
 from leveret.cells.home_cell import HomeCell
 from leveret.cells.home_cells import HomeCells
 from leveret.cells.link import Link as QueueLink

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.broker.vhost_metadata import metadata_of, note_metadata
-from leveret.cells.definition_requests import DefinitionService
+from leveret.cells.definition_service import DefinitionService
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.bounds import Bounds

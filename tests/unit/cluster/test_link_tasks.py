@@ -11,7 +11,8 @@ import pytest
 
 from leveret.cells.definition_copy import DefinitionCopy
 from leveret.cells.definition_feed import DefinitionFeed
-from leveret.cells.definition_requests import DefinitionService, FirstCell
+from leveret.cells.definition_requests import FirstCell
+from leveret.cells.definition_service import DefinitionService
 from leveret.cells.home_cells import HomeCells
 from leveret.cluster import cell_links
 from leveret.cluster.cell_addresses import Address, ReportedAddresses
