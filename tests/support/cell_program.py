@@ -12,7 +12,7 @@ import os
 import sys
 from collections import deque
 
-from leveret.cells import definition_requests, remote_publishes, remote_requests
+from leveret.cells import definition_requests, remote_publishes, request_channel
 from leveret.cells.remote_consumer import RemoteConsumer
 from leveret.cells.remote_publishes import RemotePublishes
 from leveret.cells_node import CellNode, CellPlan
@@ -49,7 +49,7 @@ def shorten(interval: float | None, patience: float | None) -> None:
     if interval is not None:
         cell_links.CHECK_INTERVAL = interval
     if patience is not None:
-        for module in (definition_requests, remote_publishes, remote_requests):
+        for module in (definition_requests, remote_publishes, request_channel):
             module.PATIENCE = patience
 
 
