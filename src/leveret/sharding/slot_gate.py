@@ -49,6 +49,7 @@ class Share(Unattended):
         self._answers.answer([self.places[place] for place in rejected])
 
     def resolved(self, publish: PendingPublish) -> None:
+        self._answers.is_unanswered |= publish.is_unanswered
         self.answer(publish.rejected)
 
 
@@ -58,13 +59,16 @@ class Answers:
     def __init__(self, receipt: Receipt) -> None:
         self._receipt = receipt
         self._rejected: list[int] = []
+        self.is_unanswered = False
         self.left = 0
 
     def answer(self, rejected: list[int]) -> None:
         self.left -= 1
         self._rejected += rejected
         if not self.left:
-            if self._rejected:
+            if self.is_unanswered:
+                self._receipt.unanswered(self._rejected)
+            elif self._rejected:
                 self._receipt.refused(self._rejected)
             else:
                 self._receipt.granted()
