@@ -31,7 +31,7 @@ from leveret.pipeline.inflow import Inflow, quick_traits
 from leveret.pipeline.outboxes import Outboxes, Transfer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
-from leveret.queues.queue import stretches
+from leveret.queues.queue import uniform_runs
 from leveret.wire.constants import DEFAULT_FRAME_MAX
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
@@ -154,7 +154,7 @@ class ReceivedTransfers:
             raise ClusterError(f"queue '{name}' is being moved to another cell")  # sent again later
         now, route = vhost.queue_context.now(), Route([queue])
         found: list[RoutedRun] = []
-        for run in stretches([(content, address, _traits(content, now)) for content, address, _ in messages]):
+        for run in uniform_runs([(content, address, _traits(content, now)) for content, address, _ in messages]):
             timed = any(message[2].deadline != NEVER for message in run)
             whole = RoutedRun(route, run, sum([len(message[0]) for message in run]), timed)
             found += self._outboxes.redirected(vhost, whole)

@@ -24,6 +24,7 @@ from leveret.delivery.unacked import give_back_unseen, requeue_left, requeue_uns
 from leveret.errors import AmqpError, NotFound, Unsupported
 from leveret.message import NEVER, Address, Message
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.queue import uniform_runs
 from leveret.session import acknowledgements
 from leveret.session.amqp_channel import AmqpChannel
 from leveret.session.amqp_connection import AmqpConnection
@@ -221,7 +222,9 @@ class LinkChannel(AmqpChannel):
         if flags == OTHER:
             run = [self._with_traits(message) for message in run]
             timed = any(message[2].deadline != NEVER for message in run)
-        publish(self, self.routes.to_queue(), run, sum([len(message[0]) for message in run]), timed)
+        route = self.routes.to_queue()
+        for part in uniform_runs(run) if route.durable else [run]:
+            publish(self, route, part, sum([len(message[0]) for message in part]), timed)
 
     def close(self) -> None:
         """The other cell closes the channel when its clients hold no delivery: they have seen none of the others."""

@@ -32,7 +32,8 @@ from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.sharding.slot_gate import size_and_time, uniform_runs
+from leveret.queues.queue import uniform_runs
+from leveret.sharding.slot_gate import size_and_time
 from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that are moved in one group, at most

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import groupby
 from typing import NamedTuple, NoReturn
 
 from leveret.broker.broker import Broker
@@ -23,7 +22,7 @@ from leveret.delivery.receipts import PendingPublish, Publisher, Receipt, Remote
 from leveret.message import NEVER, Message
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.limits import Limits
-from leveret.queues.queue import Queue, stretches
+from leveret.queues.queue import Queue, uniform_runs
 
 
 class Waiting(NamedTuple):
@@ -165,15 +164,6 @@ class SlotGate:
     def touch(self) -> None: ...
 
     def drain(self) -> None: ...
-
-
-def uniform_runs(messages: list[Message]) -> list[list[Message]]:
-    """The messages in parts that one write of the log may have: with one address, all persistent or all transient."""
-    return [
-        stretch
-        for _, alike in groupby(messages, key=lambda message: id(message[1]))
-        for stretch in stretches(list(alike))
-    ]
 
 
 def size_and_time(messages: list[Message]) -> tuple[int, bool]:

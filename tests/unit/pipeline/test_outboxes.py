@@ -56,6 +56,18 @@ def test_a_transfer_without_an_answer_is_sent_again_and_dropped(cells: OutboxCel
     assert drained(cells.there, "q") == [b"1", b"2"]
 
 
+def test_rows_of_several_keys_keep_their_keys_after_a_crash_of_the_other_cell(cells: OutboxCells) -> None:
+    stages = [cells.sink.stage("T", 0, b"hello", exchange="amq.fanout", key=key) for key in ("a", "b", "a")]
+    cells.sink.send("T", 0, *stages)
+    cells.here.rest()
+    while cells.sent:
+        cells.carry()
+    cells.crash_there()
+    client = cells.there.client()
+    found = [client.get("q") for _ in stages]
+    assert [each.method.routing_key for each in found if each is not None] == ["a", "b", "a"]
+
+
 def test_batches_follow_each_other_in_order(cells: OutboxCells) -> None:
     first = cells.commit(b"1", b"2", batch=0)
     cells.here.advance(PATIENCE)
