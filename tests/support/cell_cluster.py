@@ -146,6 +146,7 @@ class CellHarness(Harness):
         self._cluster = cluster
         self.sharding = Sharding(self.broker)
         self.sharding.membership.are_cells = True
+        self.sharding.membership.rename(cell)
         self.cell = cell
         self.broker.cells.name, self.broker.cells.nodes = cell, {each: each for each in ("c1", "c2", "c3")}
         self.feed: DefinitionFeed | None = None
@@ -288,7 +289,7 @@ class CellCluster:
                 self.wires.remove(wire)
                 wire.cut()
         for place, life in lives.items():
-            self.cells[place] = StoredCell(self, f"c{place + 1}", self._locator, life)
+            self.cells[place] = self.restarted(place, life)
         moves = self.cells[0].queue_moves
         assert moves is not None
         if 0 in lives:
@@ -300,6 +301,9 @@ class CellCluster:
                 if here is not there and {here, there} & {self.cells[place] for place in lives}:
                     self.connect_queues(here, there)
         self.rest()
+
+    def restarted(self, place: int, life: StoredLife) -> StoredCell:
+        return StoredCell(self, f"c{place + 1}", self._locator, life)
 
     def rest(self) -> None:
         if self._is_resting:
@@ -322,3 +326,12 @@ class CellCluster:
         if is_carried and self.frames_left is not None:
             self.frames_left -= 1
         return is_carried
+
+
+def cut_queues(cells: CellCluster, one: CellHarness, other: CellHarness) -> None:
+    """The links of two cells, but not the connection for definitions."""
+    for wire in [
+        each for each in cells.wires if isinstance(each, QueueWire) and {each.here, each.there} == {one, other}
+    ]:
+        cells.wires.remove(wire)
+        wire.cut()

@@ -8,6 +8,8 @@ assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leveret.errors import LeveretError
 from leveret.message import PERSISTENT, Address, Message
 from leveret.pipeline.commits import Commits, Committed, Committer
@@ -33,12 +35,15 @@ def address(exchange: str = "", key: str = "q") -> Address:
 
 
 class Sink:
-    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left."""
+    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left;
+    ``prepare`` is called before it."""
 
-    def __init__(self, harness: Harness) -> None:
+    def __init__(self, harness: Harness, *, prepare: Callable[[], None] = lambda: None) -> None:
         self.harness = harness
         self.commits = Commits(harness.broker)
         self.stages = self.commits.stages
+        self.commits.outboxes.restore()
+        prepare()
         self.commits.start()
         harness.rest()
 

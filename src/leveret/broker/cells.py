@@ -94,6 +94,13 @@ class SharedShards(Protocol):
         """Cells that are taken out of service, or were."""
 
 
+class CommittedTransfers(Protocol):
+    """Committed messages on their way to queues of other cells (pipeline/outboxes.py)."""
+
+    def when_passed(self, vhost: Vhost, queue: str, call: Callable[[], None]) -> bool:
+        """Call ``call`` when all that are on their way to this queue now have arrived; False if there are none."""
+
+
 class QueuePlacement(Protocol):
     def home_of_new(self, vhost: Vhost, name: str, arguments: Mapping[str, object], asked_by: str = HERE) -> str:
         """The cell of a new queue that clients of ``asked_by`` declare."""
@@ -196,6 +203,7 @@ class Cells:
         self.watcher: DefinitionWatcher | None = None  # if there are several cells
         self.changes: SharedChanges | None = None  # if this is not the first of them
         self.remote_queues = RemoteQueues()
+        self.transfers: CommittedTransfers | None = None
         self.placement: QueuePlacement | None = None  # if this is the first of several
         self.mover: ConnectionMover | None = None  # if connections move to the cell of their queue
         self.queue_moves: QueueMover | None = None  # if this is the first of several

@@ -8,6 +8,8 @@ home cell drops what it has received before, by the sequences of the messages in
 
 - Only durable messages are transferred: after a crash no other message gets the sequence of one that was received.
 - An outbox that is empty at the start is deleted, and a new one has a new id: sequences are never used again.
+- Sharded exchanges that are resized in order route to gates, which keep messages in memory. Commits and transfers go
+  past them (broker/gates.py), so a message is in the log of one cell at any time.
 - A transfer belongs to the cell that it was sent to first, even if the queue moves: the mark is there. That cell passes
   the messages on by an outbox of its own.
 
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -161,6 +163,7 @@ class Outboxes:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        broker.cells.transfers = self
         self.send: Send | None = None
         self._known: dict[tuple[Vhost, str, str], Outbox] = {}  # by cell and queue
 
@@ -193,6 +196,11 @@ class Outboxes:
         """Of the outboxes for one cell."""
         return [outbox.id for outbox in self._known.values() if outbox.cell == cell]
 
+    def when_passed(self, vhost: Vhost, queue: str, call: Callable[[], None]) -> bool:
+        """See broker.cells.CommittedTransfers."""
+        to_queue = [outbox for (of, _, target), outbox in self._known.items() if of is vhost and target == queue]
+        return when_all_passed(to_queue, call)
+
     def is_passed(self, cell: str) -> bool:
         """Whether nothing is on its way to this cell."""
         return all(outbox.passed == outbox.queue.lane.tail for outbox in self._known.values() if outbox.cell == cell)
@@ -220,6 +228,20 @@ class Outboxes:
             outboxes = [self.of(vhost, cell, queue.name).queue for queue, cell in away.items()]
             messages = [(content, address, PERSISTENT) for content, address, _ in run.messages]
             yield RoutedRun(Route(outboxes), messages, run.size, False)
+
+
+def when_all_passed(outboxes: Iterable[Outbox], call: Callable[[], None]) -> bool:
+    """Call ``call`` when everything that is in these outboxes now was received; False if it was."""
+    left = 0
+
+    def passed() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            call()
+
+    left = sum([outbox.when_passed(outbox.queue.lane.tail, passed) for outbox in outboxes])
+    return left > 0
 
 
 def _away(vhost: Vhost, route: Route) -> Iterator[tuple[Queue, str]]:
