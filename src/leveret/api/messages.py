@@ -7,7 +7,7 @@ nothing, works on streams too, and is limited in the messages returned, the mess
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -17,13 +17,12 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.message_browser import Look, sieve_of
 from leveret.api.message_ids import message_id, position_of, position_text
+from leveret.api.publish_answers import until_answered
 from leveret.api.published_message import body_from, properties_from, published_object
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession
 from leveret.broker.publish_rules import readable_properties
 from leveret.broker.queue_jobs import Seen
-from leveret.delivery.receipts import Receipts
-from leveret.errors import LeveretError
 from leveret.http.amqp_values import (
     as_bad_request,
     exchange_name,
@@ -32,10 +31,9 @@ from leveret.http.amqp_values import (
     shown_queue,
 )
 from leveret.http.authorization import access_of, caller_of, entered_vhost, refuse_while_blocked, refuse_while_paused
-from leveret.http.awaited import awaited
 from leveret.http.bodies import LARGEST_BODY, read_body, read_json
 from leveret.http.durability import wait_until_durable
-from leveret.http.errors import BadRequest, Unconfirmed
+from leveret.http.errors import BadRequest
 from leveret.http.responses import encoded, json_bytes_response, json_response
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import integer_of, text_of
@@ -49,11 +47,6 @@ ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "re
 MOST_GOT = 10_000  # messages
 MOST_BYTES = 16 << 20  # bytes of bodies in one response; a single message may be larger
 MOST_SHOWN = 1_000
-ANSWER_SECONDS = 30.0  # that a publish waits for queues of other cells
-UNCONFIRMED = (
-    "the cell of a queue that the message leads to is away and has not confirmed it: look whether it has arrived "
-    "(GET /api/queues/VHOST/QUEUE/messages) before you publish it again"
-)
 SHOWN_BYTES = 50_000  # bytes of each body, by default
 
 
@@ -84,7 +77,7 @@ class _Messages:
         with as_bad_request():
             routed = session.publish(exchange, key, payload, properties)
         await wait_until_durable(self._context.broker)
-        await _answered(session.receipts)
+        await until_answered(session.receipts)
         return json_response({"routed": routed and not session.receipts.unroutable})
 
     # ---- get
@@ -170,23 +163,6 @@ class _Messages:
                 )
 
             return json_bytes_response(await self._context.in_worker(made))
-
-
-async def _answered(receipts: Receipts) -> None:
-    """Wait for the queues of other cells."""
-
-    def start(done: Callable[[LeveretError | None], None]) -> None:
-        receipts.when_resolved(lambda: done(None))
-
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await awaited(start)
-    except TimeoutError:
-        raise Unconfirmed(UNCONFIRMED) from None
-    if receipts.is_unanswered:
-        raise Unconfirmed(UNCONFIRMED)
-    if receipts.refused and not receipts.unroutable:
-        raise BadRequest("a queue that the message leads to is full and refuses it: consume from it, or retry later")
 
 
 def most_bytes_of_publish(max_message_size: int) -> int:
