@@ -13,7 +13,7 @@ home cell drops what it has received before, by the sequences of the messages in
 - A transfer belongs to the cell that it was sent to first, even if the queue moves: the mark is there. That cell passes
   the messages on by an outbox of its own.
 
-The row of an outbox among the parameters has its cell and queue.
+The row of an outbox among the parameters has its cell and queue, and the queue of this cell that its messages came for.
 """
 
 from __future__ import annotations
@@ -80,6 +80,10 @@ class Outbox:
     def passed(self) -> int:
         """The sequence up to which everything was received by the other cell."""
         return self.queue.lane.head if self._sending is None else self._sending.first
+
+    @property
+    def is_passed(self) -> bool:
+        return self.passed >= self.queue.lane.tail or not self.queue.alive
 
     def when_passed(self, sequence: int, call: Callable[[], None]) -> bool:
         """Call ``call`` when everything below this sequence was received, or dropped; False if it was."""
@@ -165,7 +169,7 @@ class Outboxes:
         self.broker = broker
         broker.cells.transfers = self
         self.send: Send | None = None
-        self._known: dict[tuple[Vhost, str, str], Outbox] = {}  # by cell and queue
+        self._known: dict[tuple[Vhost, str, str, str], Outbox] = {}  # by cell, queue, and queue that they came for
 
     def start(self, send: Send) -> None:
         self.send = send
@@ -185,7 +189,7 @@ class Outboxes:
                     continue
                 row = json.loads(vhost.parameters.get(COMPONENT, id_) or b"{}")
                 outbox = Outbox(self, vhost, id_, row["cell"], row["queue"], queue)
-                self._known[vhost, outbox.cell, outbox.target] = outbox
+                self._known[vhost, outbox.cell, outbox.target, row.get("came_for", "")] = outbox
 
     def _delete(self, vhost: Vhost, id_: str) -> None:
         if f"{OUTBOX}{id_}" in vhost.internal.queues:
@@ -198,34 +202,42 @@ class Outboxes:
 
     def when_passed(self, vhost: Vhost, queue: str, call: Callable[[], None]) -> bool:
         """See broker.cells.CommittedTransfers."""
-        to_queue = [outbox for (of, _, target), outbox in self._known.items() if of is vhost and target == queue]
+        to_queue = [outbox for (of, _, target, _), outbox in self._known.items() if of is vhost and target == queue]
         return when_all_passed(to_queue, call)
+
+    def have_passed_on(self, vhost: Vhost, queue: str) -> bool:
+        """Whether everything that came for this queue, and was passed on to another cell, has arrived."""
+        found = [outbox for (of, _, _, came_for), outbox in self._known.items() if of is vhost and came_for == queue]
+        return all(outbox.is_passed for outbox in found)
 
     def is_passed(self, cell: str) -> bool:
         """Whether nothing is on its way to this cell."""
         return all(outbox.passed == outbox.queue.lane.tail for outbox in self._known.values() if outbox.cell == cell)
 
-    def of(self, vhost: Vhost, cell: str, target: str) -> Outbox:
-        found = self._known.get((vhost, cell, target))
+    def of(self, vhost: Vhost, cell: str, target: str, came_for: str = "") -> Outbox:
+        """``came_for``: the queue of this cell that another one has sent the messages to."""
+        key = (vhost, cell, target, came_for)
+        found = self._known.get(key)
         if found is None:
             id_ = secrets.token_hex(16)
-            vhost.parameters.put(COMPONENT, id_, json.dumps({"cell": cell, "queue": target}).encode())
+            row = {"cell": cell, "queue": target, "came_for": came_for}
+            vhost.parameters.put(COMPONENT, id_, json.dumps(row).encode())
             queue = vhost.internal.open(f"{OUTBOX}{id_}", QueueOptions(), vhost.queue_context)
-            found = self._known[vhost, cell, target] = Outbox(self, vhost, id_, cell, target, queue)
+            found = self._known[key] = Outbox(self, vhost, id_, cell, target, queue)
         return found
 
     def used_by(self, vhost: Vhost, run: RoutedRun) -> set[Outbox]:
         """The outboxes that this run goes to."""
         return {self.of(vhost, cell, queue.name) for queue, cell in _away(vhost, run.route)}
 
-    def redirected(self, vhost: Vhost, run: RoutedRun) -> Iterator[RoutedRun]:
+    def redirected(self, vhost: Vhost, run: RoutedRun, *, came_for: str = "") -> Iterator[RoutedRun]:
         """The same run, to outboxes instead of queues of other cells. There, priority and expiration have no effect
         yet, and everything is persistent."""
         away = dict(_away(vhost, run.route))
         if rest := [queue for queue in run.route.queues if queue not in away]:
             yield run._replace(route=Route(rest))
         if away:
-            outboxes = [self.of(vhost, cell, queue.name).queue for queue, cell in away.items()]
+            outboxes = [self.of(vhost, cell, queue.name, came_for).queue for queue, cell in away.items()]
             messages = [(content, address, PERSISTENT) for content, address, _ in run.messages]
             yield RoutedRun(Route(outboxes), messages, run.size, False)
 

@@ -8,8 +8,10 @@ their queue. After a crash both are there, or none. Messages below the mark are 
 If slots are leaving the queue, its messages go past the gate in front of it (broker/gates.py), to a hold or a shard,
 or by an outbox of this cell to a shard of another one: all in the same group.
 
-A transfer is answered when it is durable, and the next one of the same outbox is sent only then. The marks of outboxes
-that no longer exist are removed when their cell connects.
+A transfer is answered when it is durable, and the next one of the same outbox is sent only then. If an outbox of this
+cell passes it on, it is refused, and sent again, until it has arrived: messages that other cells send directly to its
+new place do not overtake it, and a cell that is taken out of service has nothing left to pass on. The marks of
+outboxes that no longer exist are removed when their cell connects.
 """
 
 from __future__ import annotations
@@ -138,6 +140,8 @@ class ReceivedTransfers:
                 mark.advance(stop)
             self._outboxes.resume()
         await wait_until_durable(broker)
+        if not self._outboxes.have_passed_on(vhost, transfer.queue):
+            raise ClusterError(f"messages for queue '{transfer.queue}' are on their way to another cell")
 
     async def _mark(self, vhost: Vhost, name: str) -> Mark:
         mark = self._marks.get((vhost, name))
@@ -163,7 +167,7 @@ class ReceivedTransfers:
             whole = RoutedRun(route, run, sum([len(message[0]) for message in run]), timed)
             for each in past_gates(vhost, whole):
                 self._refuse_moving(vhost, each.route)
-                found += self._outboxes.redirected(vhost, each)
+                found += self._outboxes.redirected(vhost, each, came_for=name)
         return found
 
     def _refuse_moving(self, vhost: Vhost, route: Route) -> None:

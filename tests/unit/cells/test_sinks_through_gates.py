@@ -49,6 +49,28 @@ def test_rows_on_their_way_to_the_old_shard_follow_their_slot(cells: SinkCells) 
     assert are_settled(cells)
 
 
+@pytest.mark.parametrize("is_crashed", [False, True])
+def test_rows_do_not_overtake_those_that_the_old_cell_passes_on(cells: SinkCells, is_crashed: bool) -> None:
+    cells.commit(0, "orders", KEY, b"1")
+    cells.advance(PATIENCE)
+    resize(cells)
+    cells.commit(1, "orders", KEY, b"2")
+    cells.carry()  # to the old cell
+    if is_crashed:
+        cells.crash(2)
+    to_new = [each for each in cells.sent if each.cell == "c2"]
+    assert [each.by.cell for each in to_new] == ["c3"]
+    cells.sent = [each for each in cells.sent if each.cell != "c2"]  # the cells of the shards cannot reach each other
+    cells.advance(1)
+    cells.carry()
+    assert not cells[0].sharding.is_settled("c3"), "it has something to pass on"
+    assert [each.cell for each in cells.sent] == []
+    cells.sent += to_new
+    cells.carry_all()
+    assert drained(cells[1], NEW) == [b"1", b"2"]
+    assert cells[0].sharding.is_settled("c3")
+
+
 def test_publishes_do_not_wait_for_transfers_to_a_cell_that_is_away(cells: SinkCells) -> None:
     cells.commit(0, "orders", KEY, b"1")
     resize(cells)
