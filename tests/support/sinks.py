@@ -8,8 +8,6 @@ assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from leveret.errors import LeveretError
 from leveret.message import PERSISTENT, Address, Message
 from leveret.pipeline.commits import Commits, Committed, Committer
@@ -35,15 +33,15 @@ def address(exchange: str = "", key: str = "q") -> Address:
 
 
 class Sink:
-    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left;
-    ``prepare`` is called before it."""
+    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left.
+    ``commits``: with outboxes that are restored."""
 
-    def __init__(self, harness: Harness, *, prepare: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, harness: Harness, commits: Commits | None = None) -> None:
         self.harness = harness
-        self.commits = Commits(harness.broker)
+        self.commits = commits or Commits(harness.broker)
         self.stages = self.commits.stages
-        self.commits.outboxes.restore()
-        prepare()
+        if commits is None:
+            self.commits.outboxes.restore()
         self.commits.start()
         harness.rest()
 

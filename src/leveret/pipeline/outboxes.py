@@ -1,10 +1,11 @@
-"""Outboxes: committed messages on their way to queues of other cells.
+"""Outboxes: messages on their way to queues of other cells, where each arrives once.
 
 Theory of operation. A commit moves the messages of its stages to their queues (pipeline/stage_moves.py), and is atomic
 only within the journal of its own cell. So what is routed to a queue of another cell goes to an *outbox* first, an
 internal queue of this cell, in the same group of the log that takes it out of its stage. From there it is transferred
 to the home cell, in order and one transfer at a time, until the home cell has answered; then it is removed here. The
 home cell drops what it has received before, by the sequences of the messages in the outbox (pipeline/transfers.py).
+Messages that a resize has held back take the same way to their new shards (sharding/hold.py).
 
 - Only durable messages are transferred: after a crash no other message gets the sequence of one that was received.
 - An outbox that is empty at the start is deleted, and a new one has a new id: sequences are never used again.
@@ -13,7 +14,8 @@ home cell drops what it has received before, by the sequences of the messages in
 - A transfer belongs to the cell that it was sent to first, even if the queue moves: the mark is there. That cell passes
   the messages on by an outbox of its own.
 
-The row of an outbox among the parameters has its cell and queue, and the queue of this cell that its messages came for.
+The row of an outbox among the parameters has its cell and queue, and where its messages came from if they are passed
+on.
 """
 
 from __future__ import annotations
@@ -131,7 +133,7 @@ class Outbox:
             return
         context = self._vhost.queue_context
         if problem is not None and self._lines.is_due(context.now()):
-            log.warning("committed messages wait for another cell", cell=self.cell, queue=self.target, reason=problem)
+            log.warning("messages wait for another cell", cell=self.cell, queue=self.target, reason=problem)
         context.schedule(context.now() + self._pause, self._send)
         self._pause = min(self._pause * 2, LONGEST_RETRY)
 
@@ -169,7 +171,7 @@ class Outboxes:
         self.broker = broker
         broker.cells.transfers = self
         self.send: Send | None = None
-        self._known: dict[tuple[Vhost, str, str, str], Outbox] = {}  # by cell, queue, and queue that they came for
+        self._known: dict[tuple[Vhost, str, str, str], Outbox] = {}  # by cell, queue, came_from
 
     def start(self, send: Send) -> None:
         self.send = send
@@ -189,7 +191,7 @@ class Outboxes:
                     continue
                 row = json.loads(vhost.parameters.get(COMPONENT, id_) or b"{}")
                 outbox = Outbox(self, vhost, id_, row["cell"], row["queue"], queue)
-                self._known[vhost, outbox.cell, outbox.target, row.get("came_for", "")] = outbox
+                self._known[vhost, outbox.cell, outbox.target, row.get("came_from", "")] = outbox
 
     def _delete(self, vhost: Vhost, id_: str) -> None:
         if f"{OUTBOX}{id_}" in vhost.internal.queues:
@@ -205,22 +207,28 @@ class Outboxes:
         to_queue = [outbox for (of, _, target, _), outbox in self._known.items() if of is vhost and target == queue]
         return when_all_passed(to_queue, call)
 
-    def have_passed_on(self, vhost: Vhost, queue: str) -> bool:
-        """Whether everything that came for this queue, and was passed on to another cell, has arrived."""
-        found = [outbox for (of, _, _, came_for), outbox in self._known.items() if of is vhost and came_for == queue]
-        return all(outbox.is_passed for outbox in found)
+    def have_passed_on(self, vhost: Vhost, came_from: str) -> bool:
+        return all(outbox.is_passed for outbox in self._passing_on(vhost, came_from))
+
+    def when_passed_on(self, vhost: Vhost, came_from: str, call: Callable[[], None]) -> bool:
+        """See broker.cells.CommittedTransfers."""
+        self.resume()
+        return when_all_passed(self._passing_on(vhost, came_from), call)
+
+    def _passing_on(self, vhost: Vhost, came_from: str) -> list[Outbox]:
+        return [outbox for (of, _, _, queue), outbox in self._known.items() if of is vhost and queue == came_from]
 
     def is_passed(self, cell: str) -> bool:
         """Whether nothing is on its way to this cell."""
         return all(outbox.passed == outbox.queue.lane.tail for outbox in self._known.values() if outbox.cell == cell)
 
-    def of(self, vhost: Vhost, cell: str, target: str, came_for: str = "") -> Outbox:
-        """``came_for``: the queue of this cell that another one has sent the messages to."""
-        key = (vhost, cell, target, came_for)
+    def of(self, vhost: Vhost, cell: str, target: str, came_from: str = "") -> Outbox:
+        """``came_from``: if messages are passed on, the outbox of another cell, or the hold, where they were before."""
+        key = (vhost, cell, target, came_from)
         found = self._known.get(key)
         if found is None:
             id_ = secrets.token_hex(16)
-            row = {"cell": cell, "queue": target, "came_for": came_for}
+            row = {"cell": cell, "queue": target, "came_from": came_from}
             vhost.parameters.put(COMPONENT, id_, json.dumps(row).encode())
             queue = vhost.internal.open(f"{OUTBOX}{id_}", QueueOptions(), vhost.queue_context)
             found = self._known[key] = Outbox(self, vhost, id_, cell, target, queue)
@@ -230,14 +238,14 @@ class Outboxes:
         """The outboxes that this run goes to."""
         return {self.of(vhost, cell, queue.name) for queue, cell in _away(vhost, run.route)}
 
-    def redirected(self, vhost: Vhost, run: RoutedRun, *, came_for: str = "") -> Iterator[RoutedRun]:
+    def redirected(self, vhost: Vhost, run: RoutedRun, *, came_from: str = "") -> Iterator[RoutedRun]:
         """The same run, to outboxes instead of queues of other cells. There, priority and expiration have no effect
         yet, and everything is persistent."""
         away = dict(_away(vhost, run.route))
         if rest := [queue for queue in run.route.queues if queue not in away]:
             yield run._replace(route=Route(rest))
         if away:
-            outboxes = [self.of(vhost, cell, queue.name, came_for).queue for queue, cell in away.items()]
+            outboxes = [self.of(vhost, cell, queue.name, came_from).queue for queue, cell in away.items()]
             messages = [(content, address, PERSISTENT) for content, address, _ in run.messages]
             yield RoutedRun(Route(outboxes), messages, run.size, False)
 

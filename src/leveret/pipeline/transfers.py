@@ -1,4 +1,4 @@
-"""Transfers of committed messages between cells, exactly once: the cell that receives them.
+"""Transfers of messages between cells, exactly once: the cell that receives them.
 
 Theory of operation. A transfer is a stretch of an outbox (pipeline/outboxes.py), sent again until it is answered. For
 each outbox, the home cell has a *mark*: the sequence of the next message that it has not received. The mark is the one
@@ -124,7 +124,7 @@ class ReceivedTransfers:
         """Returns when the messages are in their queue and durable. Raises LeveretError if they were not received."""
         broker, vhost = self._broker, self._broker.vhosts.get(transfer.vhost)
         if vhost is None:
-            log.warning("committed messages dropped", vhost=transfer.vhost, reason="the virtual host was deleted")
+            log.warning("messages dropped", vhost=transfer.vhost, reason="the virtual host was deleted")
             return
         if broker.alarms:
             raise ClusterError(f"publishers are blocked: {', '.join(broker.alarms.values())}")
@@ -133,14 +133,14 @@ class ReceivedTransfers:
         stop = transfer.first + len(transfer.messages)
         new = transfer.messages[max((mark.next or 0) - transfer.first, 0) :]
         if new:
-            inflow, runs = Inflow(vhost, insists=True), self._runs(vhost, transfer.queue, new)
+            inflow, runs = Inflow(vhost, insists=True), self._runs(vhost, transfer.queue, transfer.outbox, new)
             with broker.log.group():
                 for run in runs:
                     inflow.deliver(run)
                 mark.advance(stop)
             self._outboxes.resume()
         await wait_until_durable(broker)
-        if not self._outboxes.have_passed_on(vhost, transfer.queue):
+        if not self._outboxes.have_passed_on(vhost, transfer.outbox):
             raise ClusterError(f"messages for queue '{transfer.queue}' are on their way to another cell")
 
     async def _mark(self, vhost: Vhost, name: str) -> Mark:
@@ -154,11 +154,11 @@ class ReceivedTransfers:
             mark = self._marks.setdefault((vhost, name), mark)
         return mark
 
-    def _runs(self, vhost: Vhost, name: str, messages: list[Message]) -> list[RoutedRun]:
+    def _runs(self, vhost: Vhost, name: str, outbox: str, messages: list[Message]) -> list[RoutedRun]:
         queue = vhost.queues.get(name)
         if queue is None:
             reason = f"queue '{name}' was deleted"
-            log.warning("committed messages dropped", vhost=vhost.name, messages=len(messages), reason=reason)
+            log.warning("messages dropped", vhost=vhost.name, messages=len(messages), reason=reason)
             return []
         now, route = vhost.queue_context.now(), Route(vhost.arrivals(name))
         found: list[RoutedRun] = []
@@ -167,7 +167,7 @@ class ReceivedTransfers:
             whole = RoutedRun(route, run, sum([len(message[0]) for message in run]), timed)
             for each in past_gates(vhost, whole):
                 self._refuse_moving(vhost, each.route)
-                found += self._outboxes.redirected(vhost, each, came_for=name)
+                found += self._outboxes.redirected(vhost, each, came_from=outbox)
         return found
 
     def _refuse_moving(self, vhost: Vhost, route: Route) -> None:

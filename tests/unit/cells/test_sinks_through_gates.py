@@ -10,7 +10,7 @@ from leveret.pipeline.commits import Committed
 from leveret.pipeline.stage_moves import PATIENCE
 from leveret.sharding.slots import slot_of
 from leveret.wire.methods import ExchangeDeclare
-from tests.support.cell_cluster import cut_queues
+from tests.support.cell_cluster import CellCluster, cut_queues
 from tests.support.sink_cells import SinkCells
 from tests.support.sinks import drained
 from tests.unit.cells.test_ordered_over_cells import Traffic, are_settled, hold_wires, policy, slots
@@ -140,13 +140,11 @@ def test_a_transfer_waits_while_the_gate_of_the_old_shard_is_closed(cells: SinkC
     cells.commit(0, "orders", KEY, b"1")
     resize(cells)
     traffic.publish(old, KEY)  # held
-    hold_wires(cells, old, held=True)
     assert drained(old, OLD) == [b"key 12/1"]  # the last stretch of the hold is on its way
     cells.rest()
     assert old.vhost.gates[OLD].when_clear(lambda: None)
     cells.carry()
     assert sum(queue.ready for queue in old.vhost.internal.queues.values()) == 0
-    hold_wires(cells, old, held=False)
     cells.carry_all()
     assert drained(cells[1], NEW) == [b"key 12/2", b"1"]
     assert are_settled(cells)
@@ -168,3 +166,56 @@ def test_a_row_for_a_gate_of_the_first_cell_goes_to_the_outbox_of_its_new_shard(
         cells.advance(60)
         cells.carry_all()
     assert drained(cells[2], OLD) == [b"1"]
+
+
+def commit_to_hold(cells: SinkCells) -> None:
+    """The old shard has a message when the resize begins."""
+    cells[2].client().publish(OLD, b"before", delivery_mode=2)
+    resize(cells)
+    cells.commit(0, "orders", KEY, b"1", b"2")
+    cells.carry()
+
+
+def drain_old(cells: SinkCells) -> None:
+    assert drained(cells[2], OLD) == [b"before"]
+    cells.rest()
+    assert [each.cell for each in cells.sent] == ["c2"]
+
+
+HOLD_STEPS: list[Callable[[SinkCells], None]] = [commit_to_hold, drain_old, lose_the_answer]
+
+
+@pytest.mark.parametrize("crashed", [0, 1, 2], ids=["first", "new", "old"])
+@pytest.mark.parametrize("after", range(1, len(HOLD_STEPS) + 1), ids=lambda number: HOLD_STEPS[number - 1].__name__)
+def test_held_rows_arrive_once_and_in_order_after_a_crash(cells: SinkCells, after: int, crashed: int) -> None:
+    for number, step in enumerate(HOLD_STEPS, 1):
+        step(cells)
+        if number == after:
+            cells.crash(crashed)
+            cells.advance(1)
+    cells.commit(1, "orders", KEY, b"3")
+    cells.carry_all()
+    assert drained(cells[1], NEW) == [b"1", b"2", b"3"]
+    cells.advance(1)
+    assert are_settled(cells)
+
+
+@pytest.mark.parametrize("frames", range(2, 12, 2))
+def test_held_messages_arrive_once_if_their_cell_crashes_while_they_move(
+    cells: SinkCells, monkeypatch: pytest.MonkeyPatch, frames: int
+) -> None:
+    """``frames``: what the cells still send each other before that."""
+    monkeypatch.setattr(SinkCells, "transfer", CellCluster.transfer)
+    old = cells[2]
+    old.client().publish(OLD, b"before", delivery_mode=2)
+    resize(cells)
+    client = old.client()
+    client.feed(b"".join([client.published("orders", KEY, body, delivery_mode=2) for body in (b"1", b"2")]))
+    cells.frames_left = frames
+    assert drained(old, OLD) == [b"before"]
+    cells.rest()
+    cells.crash(2)
+    cells.frames_left = None
+    cells.advance(2)
+    assert drained(cells[1], NEW) == [b"1", b"2"]
+    assert are_settled(cells)
