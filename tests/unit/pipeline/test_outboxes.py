@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from leveret.broker.publishes import write_run
 from leveret.errors import ClusterError
 from leveret.message import PERSISTENT
 from leveret.pipeline import outboxes, stage_moves
@@ -211,6 +212,16 @@ def test_a_queue_that_has_moved_on_gets_its_rows_by_way_of_its_former_cell(cells
     cells.there.rest()
     cells.carry()
     assert (outcomes, cells.waiting_in_outboxes()) == ([DONE], 0)
+
+
+def test_a_transfer_waits_only_for_what_was_passed_on_of_its_own_outbox(cells: OutboxCells) -> None:
+    """Otherwise two cells that pass on messages to each other could wait for each other forever."""
+    other = cells.own_outboxes.of(cells.there.vhost, "third", "q", came_from="another outbox")
+    content, to, traits = row(b"other", address())
+    write_run([other.queue], cells.there.broker.log, [(content, to, traits)], len(content), False)
+    outcomes = cells.commit(b"1", b"2")
+    cells.carry()
+    assert (outcomes, other.is_passed) == ([DONE], False)
 
 
 def test_rows_for_a_queue_that_is_being_moved_are_sent_again(cells: OutboxCells) -> None:
