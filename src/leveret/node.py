@@ -146,6 +146,7 @@ class Node:
             self._ticker = Ticker(loop, self.broker, BusyWait(loop) if polls else None)
             await self._start_probes()
             is_new = self.store is None or await self._open_store(self.store, self._ticker)
+            self.pipeline.commits.outboxes.restore()
             self.sharding.start()
             self.pipeline.commits.start()
             if self._is_first_cell:

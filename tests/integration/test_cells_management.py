@@ -213,6 +213,22 @@ def test_a_message_published_over_http_reaches_a_queue_of_another_cell(cells: Ma
     assert get(cells.api, path) == (200, ["hello"])
 
 
+def test_a_full_queue_of_another_cell_refuses_a_message_published_over_http(cells: ManagedCells) -> None:
+    path = cells.declare("c3", "full", max_length=1, overflow="reject-publish")
+    message = {"properties": {}, "routing_key": "full", "payload": "first", "payload_encoding": "string"}
+    assert cells.api.post("exchanges/%2F/amq.default/publish", message) == (200, {"routed": True})
+    status, answer = cells.api.post("exchanges/%2F/amq.default/publish", message | {"payload": "second"})
+    assert (status, "full and refuses" in answer["reason"]) == (400, True)
+    assert get(cells.api, path) == (200, ["first"])
+
+
+def test_the_aliveness_test_works_with_a_queue_of_another_cell(cells: ManagedCells) -> None:
+    cells.clients["c3"].channel.queue_declare("aliveness-test")
+    for _ in range(2):
+        assert cells.api.get("aliveness-test/%2F") == (200, {"status": "ok"})
+    assert cells.clients["c3"].channel.queue_declare("aliveness-test", passive=True).method.message_count == 0
+
+
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_connection_is_shown_and_closed_whichever_cell_it_is_in(cells: ManagedCells, cell: str) -> None:
     with clients_by_cell(cells.broker.url(), *CELLS) as clients:

@@ -8,6 +8,7 @@ cells[2].client().publish("q", b"hello")
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,11 +22,17 @@ from leveret.cells.home_cells import HomeCells
 from leveret.cells.move_agent import MoveAgent
 from leveret.cells.queue_move import QueueMove, Stage
 from leveret.cells.queue_moves import QueueMoves
+from leveret.errors import LeveretError
+from leveret.pipeline.commits import Commits
+from leveret.pipeline.outboxes import Answered, Transfer
+from leveret.pipeline.transfers import ReceivedTransfers, decoded, encoded
 from leveret.queues.leader_locator import CLIENT_LOCAL
 from leveret.session.link_connection import LinkConnection
 from leveret.sharding.sharding import Sharding
 from tests.support.peer_pair import Harness, Socket
 from tests.support.stored_harness import StoredHarness, StoredLife
+
+STEPS_OF_TRANSFER = 50  # after which it counts as not answered
 
 
 class DefinitionWire:
@@ -96,6 +103,26 @@ class QueueWire:
         self._link.lost()
 
 
+class TransferWire:
+    """Carries messages from the outboxes of a cell to another."""
+
+    def __init__(self, here: CellHarness, there: CellHarness) -> None:
+        self.here, self.there = here, there
+        self.is_held = False
+        self.waiting: deque[tuple[Transfer, Answered]] = deque()
+
+    def carry(self) -> bool:
+        if self.is_held or not self.waiting:
+            return False
+        transfer, answered = self.waiting.popleft()
+        answered(self.there.receive_transfer(self.here.cell, transfer))
+        return True
+
+    def cut(self) -> None:
+        while self.waiting:
+            self.waiting.popleft()[1]("the link is lost")
+
+
 class CopyWire:
     """Carries the frames of one move from a cell to another."""
 
@@ -147,6 +174,7 @@ class CellHarness(Harness):
         self._cluster = cluster
         self.sharding = Sharding(self.broker)
         self.sharding.membership.are_cells = True
+        self.sharding.membership.rename(cell)
         self.cell = cell
         self.broker.cells.name, self.broker.cells.nodes = cell, {each: each for each in ("c1", "c2", "c3")}
         self.feed: DefinitionFeed | None = None
@@ -157,6 +185,11 @@ class CellHarness(Harness):
             self.service = DefinitionService(self.broker, cell)
         else:
             self.first = FirstCell(self.broker, cell, DefinitionCopy(self.broker, cell))
+        self.commits = Commits(self.broker)
+        outboxes = self.commits.outboxes
+        outboxes.restore()
+        outboxes.start(lambda cell, transfer, answered: cluster.transfer(self, cell, transfer, answered))
+        self.transfers = ReceivedTransfers(self.broker, outboxes)
         self.moves = MoveAgent(self.broker, cell, self.homes, self._open_copy)
         self.queue_moves: QueueMoves | None = None
         if self.feed is not None and self.service is not None:
@@ -167,6 +200,24 @@ class CellHarness(Harness):
         elif self.first is not None:
             self.first.follow_moves(self.moves)
             self.moves.first = self.first
+
+    def receive_transfer(self, sender: str, transfer: Transfer) -> str | None:
+        return asyncio.run(self._receive(sender, decoded(*encoded(transfer))))
+
+    async def _receive(self, sender: str, transfer: Transfer) -> str | None:
+        receiving = asyncio.ensure_future(self.transfers.receive(sender, transfer))
+        for _ in range(STEPS_OF_TRANSFER):
+            await asyncio.sleep(0)
+            self.rest_alone()
+            if receiving.done():
+                break
+        else:
+            receiving.cancel()
+            return "no answer"
+        try:
+            return await receiving
+        except LeveretError as problem:
+            return str(problem)
 
     def _open_copy(self, cell: str, move: QueueMove) -> None:
         there = next((each for each in self._cluster.cells if each.cell == cell), None)
@@ -223,7 +274,7 @@ class CellCluster:
     def __init__(self, number: int, locator: str = CLIENT_LOCAL, *, has_disks: bool = False) -> None:
         self._locator = locator
         self.cells: list[CellHarness] = []
-        self.wires: list[DefinitionWire | QueueWire | CopyWire] = []
+        self.wires: list[DefinitionWire | QueueWire | TransferWire | CopyWire] = []
         self._is_resting = False
         self.ids = count(1)  # of moves
         self.frames_left: int | None = None  # nothing more is carried between cells after so many steps
@@ -259,8 +310,17 @@ class CellCluster:
 
     def connect_queues(self, here: CellHarness, there: CellHarness) -> None:
         self.wires += [QueueWire(here, there, "/", purpose) for purpose in ("publishing", "consuming")]
+        self.wires.append(TransferWire(here, there))
         here.homes.of("/", there.cell).link_is_up()
         here.broker.wake()
+
+    def transfer(self, here: CellHarness, cell: str, transfer: Transfer, answered: Answered) -> None:
+        wires = [each for each in self.wires if isinstance(each, TransferWire) and each.here is here]
+        wire = next((each for each in wires if each.there.cell == cell), None)
+        if wire is None:
+            answered(f"cell {cell} is away")
+        else:
+            wire.waiting.append((transfer, answered))
 
     def cut(self, one: CellHarness, other: CellHarness) -> None:
         """All connections between two cells."""
@@ -304,7 +364,7 @@ class CellCluster:
                 self.wires.remove(wire)
                 wire.cut()
         for place, life in lives.items():
-            self.cells[place] = StoredCell(self, f"c{place + 1}", self._locator, life)
+            self.cells[place] = self.restarted(place, life)
         moves = self.cells[0].queue_moves
         assert moves is not None
         if 0 in lives:
@@ -316,6 +376,9 @@ class CellCluster:
                 if here is not there and {here, there} & {self.cells[place] for place in lives}:
                     self.connect_queues(here, there)
         self.rest()
+
+    def restarted(self, place: int, life: StoredLife) -> StoredCell:
+        return StoredCell(self, f"c{place + 1}", self._locator, life)
 
     def rest(self) -> None:
         if self._is_resting:
@@ -331,10 +394,19 @@ class CellCluster:
         finally:
             self._is_resting = False
 
-    def _carry(self, wire: DefinitionWire | QueueWire | CopyWire) -> bool:
+    def _carry(self, wire: DefinitionWire | QueueWire | TransferWire | CopyWire) -> bool:
         if self.frames_left == 0:
             return False
         is_carried = wire.carry()
         if is_carried and self.frames_left is not None:
             self.frames_left -= 1
         return is_carried
+
+
+def cut_queues(cells: CellCluster, one: CellHarness, other: CellHarness) -> None:
+    """The links of two cells, but not the connection for definitions."""
+    for wire in [
+        each for each in cells.wires if isinstance(each, QueueWire) and {each.here, each.there} == {one, other}
+    ]:
+        cells.wires.remove(wire)
+        wire.cut()

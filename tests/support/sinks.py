@@ -33,12 +33,15 @@ def address(exchange: str = "", key: str = "q") -> Address:
 
 
 class Sink:
-    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left."""
+    """The commits of one run of a broker. ``commits.start`` has finished, or continues, what the previous run left.
+    ``commits``: with outboxes that are restored."""
 
-    def __init__(self, harness: Harness) -> None:
+    def __init__(self, harness: Harness, commits: Commits | None = None) -> None:
         self.harness = harness
-        self.commits = Commits(harness.broker)
+        self.commits = commits or Commits(harness.broker)
         self.stages = self.commits.stages
+        if commits is None:
+            self.commits.outboxes.restore()
         self.commits.start()
         harness.rest()
 

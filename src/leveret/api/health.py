@@ -18,11 +18,14 @@ from starlette.routing import Route
 from leveret.api.certificate_dates import certificate_end
 from leveret.api.context import ApiContext
 from leveret.api.endpoints import Endpoints
+from leveret.api.publish_answers import until_answered
 from leveret.api.views.node import listeners
-from leveret.broker.local import LocalSession
+from leveret.broker.local import Delivered, LocalSession
+from leveret.errors import AmqpError, LeveretError
 from leveret.http.authorization import access_of, vhost_of
+from leveret.http.awaited import awaited
 from leveret.http.durability import wait_until_durable
-from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.errors import BadRequest, HttpError, ObjectNotFound
 from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
 
@@ -213,7 +216,9 @@ class Checks(Endpoints):
                 vhost.declare_queue(ALIVENESS)
                 await wait_until_durable(self._broker)
             session.publish("", ALIVENESS, b"test_message")
-            found = session.get(ALIVENESS, auto_ack=True)
+            found = await self._got(session)
+        except (HttpError, AmqpError) as problem:
+            return failed(str(problem))
         finally:
             session.close()
             self._broker.wake()
@@ -222,3 +227,22 @@ class Checks(Endpoints):
                 f"the message that was published to queue '{ALIVENESS}' in vhost '{vhost.name}' was not found"
             )
         return ok()
+
+    async def _got(self, session: LocalSession) -> Delivered | None:
+        """The message, also if the queue is in another cell."""
+        self._broker.wake()
+        await until_answered(session.receipts)
+
+        def start(done: Callable[[Delivered | LeveretError | None], None]) -> None:
+            def take() -> None:
+                try:
+                    done(session.get(ALIVENESS, auto_ack=True))
+                except AmqpError as problem:
+                    done(problem)
+
+            queue = session.vhost.queues.get(ALIVENESS)
+            if queue is None or not queue.when_loaded(take):
+                take()
+            self._broker.wake()
+
+        return await awaited(start)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.message_browser import Look, sieve_of
 from leveret.api.message_ids import message_id, position_of, position_text
+from leveret.api.publish_answers import until_answered
 from leveret.api.published_message import body_from, properties_from, published_object
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession
@@ -76,7 +77,8 @@ class _Messages:
         with as_bad_request():
             routed = session.publish(exchange, key, payload, properties)
         await wait_until_durable(self._context.broker)
-        return json_response({"routed": routed})
+        await until_answered(session.receipts)
+        return json_response({"routed": routed and not session.receipts.unroutable})
 
     # ---- get
 

@@ -3,7 +3,7 @@ cells serve."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leveret.errors import AmqpError
@@ -14,6 +14,7 @@ from leveret.routing.exchange import Exchange
 from leveret.store.definitions import Change
 
 if TYPE_CHECKING:
+    from leveret.broker.remote_writes import RoutedRun
     from leveret.broker.vhost import Vhost
 
 
@@ -93,6 +94,19 @@ class SharedShards(Protocol):
 
     def left_cells(self) -> list[str]:
         """Cells that are taken out of service, or were."""
+
+
+class CommittedTransfers(Protocol):
+    """Messages that arrive once, on their way to queues of other cells (pipeline/outboxes.py)."""
+
+    def redirected(self, vhost: Vhost, run: RoutedRun, *, came_from: str) -> Iterator[RoutedRun]:
+        """The same run, with outboxes instead of queues of other cells. ``came_from``: the hold that it leaves."""
+
+    def when_passed_on(self, vhost: Vhost, came_from: str, call: Callable[[], None]) -> bool:
+        """Transfer everything, and call ``call`` when what has left this hold so has arrived; False if it has."""
+
+    def when_passed(self, vhost: Vhost, queue: str, call: Callable[[], None]) -> bool:
+        """Call ``call`` when all that are on their way to this queue now have arrived; False if there are none."""
 
 
 class QueuePlacement(Protocol):
@@ -197,6 +211,7 @@ class Cells:
         self.watcher: DefinitionWatcher | None = None  # if there are several cells
         self.changes: SharedChanges | None = None  # if this is not the first of them
         self.remote_queues = RemoteQueues()
+        self.transfers: CommittedTransfers | None = None
         self.placement: QueuePlacement | None = None  # if this is the first of several
         self.mover: ConnectionMover | None = None  # if connections move to the cell of their queue
         self.queue_moves: QueueMover | None = None  # if this is the first of several

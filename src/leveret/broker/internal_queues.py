@@ -7,7 +7,7 @@ reclaim, paging and backup include them. They are created when first needed.
 - ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/hold.py)
 - ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (queues/duplicates.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
-- ``amq.leveret.outbox.<id>``: rows of a Spark batch for a queue of another cell (pipeline/outboxes.py)
+- ``amq.leveret.outbox.<id>``: rows of a Spark batch, or held messages, for another cell (pipeline/outboxes.py)
 - ``amq.leveret.received.<cell>.<id>``: how much of an outbox was received (pipeline/transfers.py)
 - ``amq.leveret.moving.<queue>``: the copy of a queue that is being moved to this cell (cells/queue_copy.py)
 - ``amq.leveret.merged.<id>.<queue>``: a queue that another cell has made too, and which has it (cells/split_queue.py)

@@ -21,6 +21,7 @@ from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
 from leveret.delivery import unacked
 from leveret.delivery.consumer import UNLIMITED, Consumer
+from leveret.delivery.receipts import Receipts
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Unacked
 from leveret.errors import ChannelFault, NotAllowed, PreconditionFailed
@@ -107,11 +108,13 @@ class LocalSession:
         self.max_message_size = max_message_size
         self.is_open = True
         self.unacked = Unacked()
+        self.receipts = Receipts()  # of its publishes to queues that answer later
         self.consumers: dict[str, LocalConsumer] = {}
         self._getters = Getters(self.unacked)
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
-        """Publish a message; returns whether it was routed to a queue or scheduled."""
+        """Publish a message; returns whether it was routed to a queue or scheduled. A queue that answers later may
+        still refuse it: ``receipts`` has its answer."""
         properties = properties or Properties()
         self._check_content(properties, body)
         vhost, headers = self.vhost, properties.headers or {}
@@ -134,7 +137,11 @@ class LocalSession:
             route.lead_to(vhost.live_queues(vhost.route(source, keys, fields).queues))
         run: list[Message] = [(content, address, traits)]
         vhost.message_sizes.lengths[len(content)] += 1
-        (outcome,) = publish_run(route, vhost.queue_context.log, run, len(content), traits.deadline != NEVER)
+        pending = self.receipts.open(run) if route.answers_later else None
+        timed = traits.deadline != NEVER
+        (outcome,) = publish_run(route, vhost.queue_context.log, run, len(content), timed, pending=pending)
+        if pending is not None:
+            pending.resolve(True)  # the caller waits for the broker's log
         if outcome.is_rejected:
             raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")
         return bool(route.queues)

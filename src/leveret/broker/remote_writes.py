@@ -47,25 +47,28 @@ class RoutedRun(NamedTuple):
 
 
 class RemoteWrite(Unattended):
-    """One write to one queue, repeated until its log grants it or the queue is deleted. Then ``done`` is called."""
+    """One write to one queue, repeated until its log grants it or the queue is deleted. Then ``done`` is called.
+
+    A queue may have been deleted and declared again. What has no name any more and is alive is a gate that has gone,
+    which still knows where its messages go (sharding/slot_gate.py)."""
 
     def __init__(self, vhost: Vhost, queue: Queue, run: RoutedRun | None, done: Callable[[], None]) -> None:
         self._vhost = vhost
-        self._name = queue.name
+        self._queue = queue
         self._run = run  # None: wait for everything that was settled in the queue
         self._done = done
         self._pause = RETRY_AFTER
 
     def start(self) -> None:
-        queue = next(iter(self._vhost.live_queues([self._name])), None)  # it may have been deleted and declared again
-        if queue is None:
+        queue = next(iter(self._vhost.live_queues([self._queue.name])), self._queue)
+        if not queue.alive:
             self._done()
             return
         pending = PendingPublish(self, [] if self._run is None else self._run.messages)
         try:
             self._write(queue, pending)
         except LeveretError as problem:  # for example, the store is read-only
-            get_log("broker").warning("write to a queue failed", queue=self._name, reason=str(problem))
+            get_log("broker").warning("write to a queue failed", queue=self._queue.name, reason=str(problem))
             pending.reject()
         pending.resolve(True)
 

@@ -46,6 +46,7 @@ from leveret.routing.types import ExchangeTypes, predeclared
 from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
 if TYPE_CHECKING:
+    from leveret.broker.gates import Gate
     from leveret.broker.tracing import Tracer
 
 MADE_UP = "amq.gen-"  # prefix of server-named queues
@@ -151,7 +152,7 @@ class Vhost:
         self._exclusive: dict[Owner | None, dict[DeclaredQueue, None]] = {}  # by owner; deleted with it
         self.reply_queues: dict[str, ReplyQueue] = {}
         self.hidden: dict[str, Queue] = {}  # internal queues that exchanges route to, by unguessable names
-        self.gates: dict[str, Queue] = {}  # get what other cells send to a queue, by its name (sharding/slot_gate.py)
+        self.gates: dict[str, Gate] = {}  # by their names, and by those of the queues whose messages pass them first
         self.moves = False  # routes may change between a method frame and its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by pseudo-queue name
         self.tracer: Tracer | None = None  # while the virtual host is traced (broker/tracing.py)

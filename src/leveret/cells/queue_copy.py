@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import groupby
 from typing import Any
 
 from leveret.backlog.lane import Lane
@@ -42,7 +41,7 @@ from leveret.message import NEVER, PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import Declaration, DeclaredQueue
 from leveret.queues.options import QueueOptions
-from leveret.queues.queue import stretches
+from leveret.queues.queue import uniform_runs
 from leveret.session.pooled_consumer import Member
 from leveret.store.definitions import Drop, Put, QueueRow
 from leveret.store.returns import pack_return
@@ -289,11 +288,10 @@ def publish_held(broker: Broker, queue: DeclaredQueue, unsent: Iterable[Unsent])
     """Publish what was held, in order, to a queue of this cell."""
     for run, _, receipt, *_ in unsent:
         outcomes: list[Outcome] = []
-        for _, alike in groupby(run, key=lambda message: id(message[1])):  # a write of the log has one address
-            for part in stretches(list(alike)):
-                timed = any(message[2].deadline != NEVER for message in part)
-                size = sum([len(message[0]) for message in part])
-                outcomes += deliver(Route([queue]), broker.log, part, size, timed)
+        for part in uniform_runs(run):
+            timed = any(message[2].deadline != NEVER for message in part)
+            size = sum([len(message[0]) for message in part])
+            outcomes += deliver(Route([queue]), broker.log, part, size, timed)
         receipt.received()
         rejected = rejected_places(outcomes)
         granted = partial(receipt.refused, rejected) if rejected else receipt.granted

@@ -37,7 +37,7 @@ class Unsent(NamedTuple):
 class Sent:
     """Consecutive publishes with one receipt: first..last are not confirmed yet, except those in ``seen``."""
 
-    __slots__ = ("_start", "first", "is_lost", "last", "receipt", "refused", "seen", "size")
+    __slots__ = ("_start", "first", "is_lost", "is_unanswered", "last", "receipt", "refused", "seen", "size")
 
     def __init__(self, first: int, last: int, receipt: Receipt, size: int) -> None:
         self._start = self.first = first
@@ -45,6 +45,7 @@ class Sent:
         self.receipt = receipt
         self.size = size
         self.is_lost = False
+        self.is_unanswered = False  # the link was lost
         self.seen: set[int] = set()
         self.refused: list[int] | None = None  # the places in the run of those that were refused
 
@@ -66,6 +67,8 @@ class Sent:
     def resolve(self) -> None:
         if self.is_lost:
             self.receipt.lost()
+        elif self.is_unanswered:
+            self.receipt.unanswered(self.refused)
         elif self.refused:
             self.receipt.refused(self.refused)
         else:
@@ -276,13 +279,15 @@ class RemotePublishes(LinkChannel):
             self._drop_unsent()
 
     def _drop_sent(self, *, is_lost: bool) -> None:
-        """``is_lost``: there is no queue (mandatory messages are returned). Otherwise they are refused."""
+        """``is_lost``: there is no queue (mandatory messages are returned). Otherwise the cell has
+        not answered."""
         sent, self._sent = self._sent, deque()
         self._next = 1
         self._gathered, self._gathered_size = [], 0
         self._is_returned = False
         for entry in sent:
             entry.is_lost = entry.is_lost or is_lost
+            entry.is_unanswered = True
             entry.confirm(entry.last, True, False)
             self._resolve(entry)
         self._tell_confirmed()
@@ -298,6 +303,6 @@ class RemotePublishes(LinkChannel):
         while self._unsent and self._unsent[0].until <= now:
             late = self._unsent.popleft()
             self._context.gauge.used -= late.size
-            late.receipt.refused()
+            late.receipt.unanswered()
         if self._unsent:
             self._context.schedule(self._unsent[0].until, self._expire)

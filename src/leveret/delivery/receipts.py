@@ -6,7 +6,7 @@ Receipt for each copy that must exist, at a remote leader or a replica, and reso
 
     open ──> received ──> granted
       │          └──────> refused, lost
-      └─────────────────> unroutable, lost
+      └─────────────────> unanswered, unroutable, lost
 
 A confirm or a commit waits for all receipts of its publishes. A log may refuse a part of a run: each message gets its
 own confirm, or the publisher would publish again what is in the queue. Receipts of different logs are never compared.
@@ -15,7 +15,7 @@ Until a receipt is received, its messages count against the flow control of the 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from leveret.message import Message
@@ -69,6 +69,45 @@ class Unattended:
     def resolved(self, publish: PendingPublish) -> None: ...
 
 
+class Receipts(Unattended):
+    """The publishes of one request, which waits for their receipts."""
+
+    def __init__(self) -> None:
+        self._unresolved = 0  # runs
+        self._waiting: list[Callable[[], None]] = []
+        self.unreceived = 0  # messages, counted once for each log
+        self.refused = 0  # messages whose queue refused them, did not answer or was deleted
+        self.is_unanswered = False  # a queue did not answer
+        self.unroutable = 0  # messages that no queue has received, since all of theirs were deleted
+
+    def open(self, run: list[Message]) -> PendingPublish:
+        self._unresolved += 1
+        return PendingPublish(self, run)
+
+    def spend(self, credits: int) -> None:
+        self.unreceived += credits
+
+    def refund(self, credits: int) -> None:
+        self.unreceived -= credits
+
+    def resolved(self, publish: PendingPublish) -> None:
+        self._unresolved -= 1
+        self.refused += len(publish.rejected)
+        self.is_unanswered |= publish.is_unanswered
+        self.unroutable += 0 if publish.is_received else len(publish.run)
+        if not self._unresolved:
+            waiting, self._waiting = self._waiting, []
+            for call in waiting:
+                call()
+
+    def when_resolved(self, call: Callable[[], None]) -> None:
+        """Call ``call`` when all publishes are answered."""
+        if self._unresolved:
+            self._waiting.append(call)
+        else:
+            call()
+
+
 class PendingPublish:
     """One run on its way to all queues of its route. ``first``, ``last``: its confirm numbers, 0 without confirms."""
 
@@ -77,6 +116,7 @@ class PendingPublish:
         "first",
         "is_received",
         "is_rejected",
+        "is_unanswered",
         "last",
         "mandatory",
         "publisher",
@@ -93,6 +133,7 @@ class PendingPublish:
         self.first, self.last = first, last
         self.is_received = False  # by at least one queue
         self.is_rejected = False  # a message at least, by at least one queue, or lost on the way to it
+        self.is_unanswered = False  # rejected, since at least one queue may have it and has not answered
         self.rejected: Collection[int] = ()  # the places of these messages in the run
         self._unresolved = 1  # receipts; one of them stands for the queues of this broker
 
@@ -152,6 +193,12 @@ class Receipt:
     def unroutable(self) -> None:
         """There is no queue, as for a message without a route: it is returned if it is mandatory, and confirmed."""
         self._resolve(ack=True)
+
+    def unanswered(self, places: Collection[int] | None = None) -> None:
+        """No answer for these messages came in time, or before the connection was lost. The queue may have them."""
+        if self._is_open:
+            self._publish.is_unanswered = True
+        self.refused(places)
 
     def lost(self) -> None:
         """The log will never answer: its queue was deleted, or its node is gone."""

@@ -96,6 +96,13 @@ class Busy(HttpError):
     headers = {"Retry-After": "1"}
 
 
+class Unconfirmed(HttpError):
+    """A queue of another cell has not confirmed a message."""
+
+    status, error = 503, "not_confirmed"
+    headers = {"Retry-After": "1"}
+
+
 class ProviderFailed(HttpError):
     """The identity provider of single sign-on does not answer, or not as it should."""
 

@@ -62,7 +62,8 @@ DUPLICATE = Committed(True, 0, 0)
 
 
 class Commits:
-    """The commits of all transactions of a broker. Call ``start`` once, after definitions and messages are restored."""
+    """The commits of all transactions of a broker. Call ``start`` once, after definitions, messages and
+    ``outboxes`` are restored."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -75,7 +76,6 @@ class Commits:
 
     def start(self) -> None:
         """Finish commits of the previous run; other stages are kept until they expire."""
-        self.outboxes.restore()
         for vhost in self._broker.vhosts.values():
             committed: set[str] = set()
             for transaction, row in list(self.transactions(vhost).rows()):

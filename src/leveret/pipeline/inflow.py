@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,7 +22,7 @@ from leveret.broker.remote_writes import RoutedRun
 from leveret.broker.routes import PublishRoute, Route, RouteCache
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
-from leveret.delivery.receipts import PendingPublish, Unattended
+from leveret.delivery.receipts import Receipts
 from leveret.delivery.selector import selectable
 from leveret.errors import PreconditionFailed
 from leveret.logs import get_log
@@ -141,41 +141,6 @@ class CommittedRoutes(AddressRoutes):
         except RoutingRefused as refusal:
             get_log("pipeline").warning("committed messages dropped", vhost=self.vhost.name, reason=refusal.text)
             return Routed([], by_key_only=True)
-
-
-class Receipts(Unattended):
-    """The publishes of one request that queues answer later (delivery.receipts.Publisher)."""
-
-    def __init__(self) -> None:
-        self._unresolved = 0  # runs
-        self._waiting: list[Callable[[], None]] = []
-        self.unreceived = 0  # messages, counted once for each log
-        self.refused = 0  # messages whose queue refused them or was lost
-
-    def open(self, run: list[Message]) -> PendingPublish:
-        self._unresolved += 1
-        return PendingPublish(self, run)
-
-    def spend(self, credits: int) -> None:
-        self.unreceived += credits
-
-    def refund(self, credits: int) -> None:
-        self.unreceived -= credits
-
-    def resolved(self, publish: PendingPublish) -> None:
-        self._unresolved -= 1
-        self.refused += len(publish.rejected)
-        if not self._unresolved:
-            waiting, self._waiting = self._waiting, []
-            for call in waiting:
-                call()
-
-    def when_resolved(self, call: Callable[[], None]) -> None:
-        """Call ``call`` when all publishes are answered."""
-        if self._unresolved:
-            self._waiting.append(call)
-        else:
-            call()
 
 
 class Inflow:

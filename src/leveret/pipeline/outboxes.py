@@ -1,24 +1,28 @@
-"""Outboxes: committed messages on their way to queues of other cells.
+"""Outboxes: messages on their way to queues of other cells, where each arrives once.
 
 Theory of operation. A commit moves the messages of its stages to their queues (pipeline/stage_moves.py), and is atomic
 only within the journal of its own cell. So what is routed to a queue of another cell goes to an *outbox* first, an
 internal queue of this cell, in the same group of the log that takes it out of its stage. From there it is transferred
 to the home cell, in order and one transfer at a time, until the home cell has answered; then it is removed here. The
 home cell drops what it has received before, by the sequences of the messages in the outbox (pipeline/transfers.py).
+Messages that a resize has held back take the same way to their new shards (sharding/hold.py).
 
 - Only durable messages are transferred: after a crash no other message gets the sequence of one that was received.
 - An outbox that is empty at the start is deleted, and a new one has a new id: sequences are never used again.
+- Sharded exchanges that are resized in order route to gates, which keep messages in memory. Commits and transfers go
+  past them (broker/gates.py), so a message is in the log of one cell at any time.
 - A transfer belongs to the cell that it was sent to first, even if the queue moves: the mark is there. That cell passes
   the messages on by an outbox of its own.
 
-The row of an outbox among the parameters has its cell and queue.
+The row of an outbox among the parameters has its cell and queue, and where its messages came from if they are passed
+on.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -79,6 +83,10 @@ class Outbox:
         """The sequence up to which everything was received by the other cell."""
         return self.queue.lane.head if self._sending is None else self._sending.first
 
+    @property
+    def is_passed(self) -> bool:
+        return self.passed >= self.queue.lane.tail or not self.queue.alive
+
     def when_passed(self, sequence: int, call: Callable[[], None]) -> bool:
         """Call ``call`` when everything below this sequence was received, or dropped; False if it was."""
         if self.passed >= sequence or not self.queue.alive:
@@ -125,7 +133,7 @@ class Outbox:
             return
         context = self._vhost.queue_context
         if problem is not None and self._lines.is_due(context.now()):
-            log.warning("committed messages wait for another cell", cell=self.cell, queue=self.target, reason=problem)
+            log.warning("messages wait for another cell", cell=self.cell, queue=self.target, reason=problem)
         context.schedule(context.now() + self._pause, self._send)
         self._pause = min(self._pause * 2, LONGEST_RETRY)
 
@@ -161,8 +169,9 @@ class Outboxes:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
+        broker.cells.transfers = self
         self.send: Send | None = None
-        self._known: dict[tuple[Vhost, str, str], Outbox] = {}  # by cell and queue
+        self._known: dict[tuple[Vhost, str, str, str], Outbox] = {}  # by cell, queue, came_from
 
     def start(self, send: Send) -> None:
         self.send = send
@@ -182,7 +191,7 @@ class Outboxes:
                     continue
                 row = json.loads(vhost.parameters.get(COMPONENT, id_) or b"{}")
                 outbox = Outbox(self, vhost, id_, row["cell"], row["queue"], queue)
-                self._known[vhost, outbox.cell, outbox.target] = outbox
+                self._known[vhost, outbox.cell, outbox.target, row.get("came_from", "")] = outbox
 
     def _delete(self, vhost: Vhost, id_: str) -> None:
         if f"{OUTBOX}{id_}" in vhost.internal.queues:
@@ -193,33 +202,66 @@ class Outboxes:
         """Of the outboxes for one cell."""
         return [outbox.id for outbox in self._known.values() if outbox.cell == cell]
 
+    def when_passed(self, vhost: Vhost, queue: str, call: Callable[[], None]) -> bool:
+        """See broker.cells.CommittedTransfers."""
+        to_queue = [outbox for (of, _, target, _), outbox in self._known.items() if of is vhost and target == queue]
+        return when_all_passed(to_queue, call)
+
+    def have_passed_on(self, vhost: Vhost, came_from: str) -> bool:
+        return all(outbox.is_passed for outbox in self._passing_on(vhost, came_from))
+
+    def when_passed_on(self, vhost: Vhost, came_from: str, call: Callable[[], None]) -> bool:
+        """See broker.cells.CommittedTransfers."""
+        self.resume()
+        return when_all_passed(self._passing_on(vhost, came_from), call)
+
+    def _passing_on(self, vhost: Vhost, came_from: str) -> list[Outbox]:
+        return [outbox for (of, _, _, queue), outbox in self._known.items() if of is vhost and queue == came_from]
+
     def is_passed(self, cell: str) -> bool:
         """Whether nothing is on its way to this cell."""
         return all(outbox.passed == outbox.queue.lane.tail for outbox in self._known.values() if outbox.cell == cell)
 
-    def of(self, vhost: Vhost, cell: str, target: str) -> Outbox:
-        found = self._known.get((vhost, cell, target))
+    def of(self, vhost: Vhost, cell: str, target: str, came_from: str = "") -> Outbox:
+        """``came_from``: if messages are passed on, the outbox of another cell, or the hold, where they were before."""
+        key = (vhost, cell, target, came_from)
+        found = self._known.get(key)
         if found is None:
             id_ = secrets.token_hex(16)
-            vhost.parameters.put(COMPONENT, id_, json.dumps({"cell": cell, "queue": target}).encode())
+            row = {"cell": cell, "queue": target, "came_from": came_from}
+            vhost.parameters.put(COMPONENT, id_, json.dumps(row).encode())
             queue = vhost.internal.open(f"{OUTBOX}{id_}", QueueOptions(), vhost.queue_context)
-            found = self._known[vhost, cell, target] = Outbox(self, vhost, id_, cell, target, queue)
+            found = self._known[key] = Outbox(self, vhost, id_, cell, target, queue)
         return found
 
     def used_by(self, vhost: Vhost, run: RoutedRun) -> set[Outbox]:
         """The outboxes that this run goes to."""
         return {self.of(vhost, cell, queue.name) for queue, cell in _away(vhost, run.route)}
 
-    def redirected(self, vhost: Vhost, run: RoutedRun) -> Iterator[RoutedRun]:
+    def redirected(self, vhost: Vhost, run: RoutedRun, *, came_from: str = "") -> Iterator[RoutedRun]:
         """The same run, to outboxes instead of queues of other cells. There, priority and expiration have no effect
         yet, and everything is persistent."""
         away = dict(_away(vhost, run.route))
         if rest := [queue for queue in run.route.queues if queue not in away]:
             yield run._replace(route=Route(rest))
         if away:
-            outboxes = [self.of(vhost, cell, queue.name).queue for queue, cell in away.items()]
+            outboxes = [self.of(vhost, cell, queue.name, came_from).queue for queue, cell in away.items()]
             messages = [(content, address, PERSISTENT) for content, address, _ in run.messages]
             yield RoutedRun(Route(outboxes), messages, run.size, False)
+
+
+def when_all_passed(outboxes: Iterable[Outbox], call: Callable[[], None]) -> bool:
+    """Call ``call`` when everything that is in these outboxes now was received; False if it was."""
+    left = 0
+
+    def passed() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            call()
+
+    left = sum([outbox.when_passed(outbox.queue.lane.tail, passed) for outbox in outboxes])
+    return left > 0
 
 
 def _away(vhost: Vhost, route: Route) -> Iterator[tuple[Queue, str]]:

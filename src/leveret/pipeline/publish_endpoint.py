@@ -57,6 +57,8 @@ class PublishEndpoint:
 
     def _refuse_if_refused(self, inflow: Inflow) -> None:
         refused = inflow.refused + inflow.receipts.refused
+        if inflow.receipts.is_unanswered:
+            raise Conflict(f"{refused} messages were not confirmed, since the cell of a queue is away: retry later")
         if refused:
             raise Conflict(f"{refused} messages were rejected by a full queue: consume from it, or retry later")
 

@@ -6,26 +6,28 @@ the two, and the next start continues the move. All moves of a broker share one 
 per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, or while
 its messages are read from disk.
 
-Queues of other cells get their messages by outboxes of this cell (pipeline/outboxes.py), which enter them in the same
-group. A move pauses while one of its outboxes is full. At its end it waits until the other cells have received
-everything, so that clients find the messages there after the commit; but not for long, because a cell that is away gets
-them in any case.
+Queues behind gates (broker/gates.py) get their messages directly, since a gate keeps them in memory; a move pauses
+while earlier messages are in front of the gate. Queues of other cells get theirs by outboxes of this cell
+(pipeline/outboxes.py), which enter them in the same group. A move pauses while one of its outboxes is full. At its end
+it waits until the other cells have received everything, so that clients find the messages there after the commit; but
+not for long, because a cell that is away gets them in any case.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice, takewhile
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
+from leveret.broker.gates import gates_of, past_gates
 from leveret.broker.remote_writes import RoutedRun
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, NotFound, StoreError
 from leveret.message import Message
 from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, WriteWindow, front
-from leveret.pipeline.outboxes import MOST_WAITING, Outbox, Outboxes
+from leveret.pipeline.outboxes import MOST_WAITING, Outbox, Outboxes, when_all_passed
 from leveret.pipeline.packs import is_pack, unpacked
 from leveret.pipeline.run_merge import merged_runs
 from leveret.pipeline.unroutable import MandatoryAddresses, UnroutableKey
@@ -118,12 +120,10 @@ class Move:
             return False
         messages = self._front(queue)
         if messages and is_pack(messages[0][0]):
-            self._publish(queue, messages[:1], self._unpacked(messages[0][0]), Look.PLAIN)
-            return True
+            return self._publish(queue, messages[:1], self._unpacked(messages[0][0]), Look.PLAIN)
         if messages:
             runs = self._slice(messages, look)
-            self._publish(queue, messages[: sum(map(len, runs))], runs, look)
-            return True
+            return self._publish(queue, messages[: sum(map(len, runs))], runs, look)
         if queue.ready and queue.pager is not None:
             return not queue.pager.when_loaded(lambda: self._moves.go_on(self))
         self._load = None
@@ -159,9 +159,11 @@ class Move:
                 break
         return chosen
 
-    def _publish(self, queue: ClassicQueue, moved: Sequence[Message], runs: list[list[Message]], look: Look) -> None:
+    def _publish(self, queue: ClassicQueue, moved: Sequence[Message], runs: list[list[Message]], look: Look) -> bool:
         """Publish runs to the queues and outboxes of this broker, and remove them, the ``moved`` messages at the front
-        of the stage, from there."""
+        of the stage, from there. False if they have to wait for a gate on their way."""
+        if self._wait_for_gates(runs):
+            return False
         number = len(moved)
         size = sum([len(message[0]) for message in moved])
         sequence, _ = queue.lane.take(number)
@@ -177,38 +179,37 @@ class Move:
         self._lead.wrote(size)
         for outbox in self._outboxes:
             outbox.resume()
+        return True
 
-    def _redirected(self, run: RoutedRun) -> Iterable[RoutedRun]:
-        """The same run, with outboxes for queues of other cells."""
+    def _wait_for_gates(self, runs: list[list[Message]]) -> bool:
+        """Whether earlier messages are in front of a gate; then the move goes on later. Messages that are routed by
+        more than their address do not wait: their order may change while an exchange is resized."""
+        routes = [self._inflow.routes.of(run[0][1]) for run in runs] if self._vhost.gates else []
+        gates = [gate for route in routes if route is not None for gate in gates_of(self._vhost, route)]
+        return any(gate.when_clear(lambda: self._moves.go_on(self)) for gate in gates)
+
+    def _redirected(self, run: RoutedRun) -> Iterator[RoutedRun]:
+        """The same run, with the queues behind gates, and with outboxes for queues of other cells."""
         if not run.route.answers_later:
-            return (run,)
+            yield run
+            return
         outboxes = self._moves.outboxes
-        self._outboxes |= outboxes.used_by(self._vhost, run)
-        return outboxes.redirected(self._vhost, run)
+        for each in past_gates(self._vhost, run):
+            self._outboxes |= outboxes.used_by(self._vhost, each)
+            yield from outboxes.redirected(self._vhost, each)
 
     def _lost(self) -> None:
         self._end(StoreError(LOST))
 
     def _all_granted(self) -> None:
-        waiting = len(self._outboxes)
-
-        def passed() -> None:
-            nonlocal waiting
-            waiting -= 1
-            if waiting <= 0:
-                self._end(self._moved())
-
-        for outbox in self._outboxes:
-            if not outbox.when_passed(outbox.queue.lane.tail, passed):
-                waiting -= 1
-        if waiting <= 0:
-            passed()
+        if not when_all_passed(self._outboxes, lambda: self._end(self._moved())):
+            self._end(self._moved())
             return
         context = self._vhost.queue_context
         context.schedule(context.now() + PATIENCE, self._give_up_waiting)
 
     def _give_up_waiting(self) -> None:
-        """Everything is committed; another cell is away."""
+        """Everything is committed; another cell is away. Without effect if the move has ended."""
         self._end(self._moved())
 
     def _moved(self) -> Moved:

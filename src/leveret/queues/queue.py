@@ -54,3 +54,13 @@ def is_mixed(run: list[Message]) -> bool:
 def stretches(run: list[Message]) -> list[list[Message]]:
     """The run, split into parts that are all persistent or all transient."""
     return [list(messages) for _, messages in groupby(run, key=lambda message: message[2].persistent)]
+
+
+def uniform_runs(run: list[Message]) -> list[list[Message]]:
+    """The run, split into parts that one write of the log may have: with one address, all persistent or all
+    transient."""
+    addresses = [message[1] for message in run]
+    if addresses.count(addresses[0]) == len(addresses):
+        return stretches(run)
+    alike = groupby(run, key=lambda message: id(message[1]))
+    return [stretch for _, part in alike for stretch in stretches(list(part))]

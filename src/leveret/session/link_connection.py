@@ -26,6 +26,7 @@ from leveret.errors import AmqpError, NotFound, Unsupported
 from leveret.message import NEVER, Address, Message
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.direct_reply import REPLY_TO
+from leveret.queues.queue import uniform_runs
 from leveret.session import acknowledgements
 from leveret.session.ack_timeout_extension import ON_LINK, extend_on_link
 from leveret.session.amqp_channel import AmqpChannel
@@ -258,7 +259,9 @@ class LinkChannel(AmqpChannel):
         if flags == OTHER:
             run = [self._with_traits(message) for message in run]
             timed = any(message[2].deadline != NEVER for message in run)
-        publish(self, self.routes.to_queue(), run, sum([len(message[0]) for message in run]), timed)
+        route = self.routes.to_queue()
+        for part in uniform_runs(run) if route.durable else [run]:
+            publish(self, route, part, sum([len(message[0]) for message in part]), timed)
         return True
 
     def close(self) -> None:

@@ -16,17 +16,18 @@ When the last stretch of the hold is on its way, the gate is closed; when it has
 passes messages to the new owners, and waits for their confirms. The home reports that as moved.
 
 PASSING: every cell sends to the new owners directly. What it has sent to the old shard before may still be on its way,
-so a cell first closes a gate of its own, until all that is answered. Then it reports the version of the table. When all
-cells have, nothing comes to the old shard by the old route, and its gate is removed.
+so a cell first closes a gate of its own, until all that is answered. Committed messages of Spark on their way to the
+old shard (pipeline/outboxes.py) may wait for longer, if its cell is away: meanwhile publishes pass the gate, and later
+commits do not. Then the cell reports the version of the table. When all cells have, nothing comes to the old shard by
+the old route, and its gate is removed.
 
-After a restart a cell finds the table as it was when it stopped, has no publishes on the way, and compares its table
-with that of the first cell before clients can connect. The reports of a cell are its whole state, so they may be
-repeated; a cell that is away delays a resize until it is back or leaves, and no publish.
+After a restart a cell finds the table as it was when it stopped, has no publishes on the way but its outboxes, and
+compares its table with that of the first cell before clients can connect. The reports of a cell are its whole state,
+so they may be repeated; a cell that is away delays a resize until it is back or leaves, and no publish.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +36,6 @@ from leveret.broker.broker import Broker
 from leveret.broker.internal_queues import HELD
 from leveret.broker.parameters import SLOT_TABLES
 from leveret.broker.vhost import Vhost
-from leveret.delivery.receipts import Receipt
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import Declaration, DeclaredQueue
@@ -44,70 +44,14 @@ from leveret.queues.queue import Queue
 from leveret.routing.bindings import Destination
 from leveret.routing.modulus_hash import ModulusHashExchange
 from leveret.sharding.hold import Hold
+from leveret.sharding.leaving_shard import Crossing, LeavingShard
 from leveret.sharding.leftover_holds import LEFT, Leftover
 from leveret.sharding.slot_gate import SlotGate
 from leveret.sharding.slot_planner import SlotPlanner
 from leveret.sharding.slot_table import Record, RecordState, SlotTable, table_of
 from leveret.sharding.slots import NO_SHARD, SLOTS, dealt, slot_of
 
-CLOSED_SECONDS = 10.0  # at most, before a gate passes messages to the hold again
 LOOK_SECONDS = 0.005  # between two looks at publishes that are not answered
-
-
-class LeavingShard:
-    """A shard of this cell that slots are leaving: its gate and its hold."""
-
-    def __init__(self, slots: CellSlots, old: str, record: Record, hold: Hold) -> None:
-        self._slots = slots
-        self.old = old
-        self.record = record
-        self.hold: Hold | None = hold  # None: it is moved
-        self.since = -1  # the wait that has begun
-        self.is_drained = False
-        self.gate = SlotGate(f"{HELD}{secrets.token_hex(16)}", slots.broker, self.target)
-
-    def target(self, message: Message) -> Queue | None:
-        vhost, address = self._slots.vhost, message[1]
-        if not address.exchange or self._is_bound_to(address.exchange):
-            return vhost.queues.get(self.old)
-        slot = slot_of(address.key)
-        if slot not in self.record.slots and self.old in self._slots.table.owners:
-            return vhost.queues.get(self.old)
-        return self._slots.owner_of(slot) if self.hold is None else self.hold.queue
-
-    def _is_bound_to(self, exchange: str) -> bool:
-        """Whether messages of this other exchange are for the shard itself."""
-        bindings = self._slots.vhost.bindings.of_destination(Destination("queue", self.old))
-        return exchange != self._slots.exchange.name and any(each.source == exchange for each in bindings)
-
-    def wait(self) -> None:
-        """Until all messages that are in the shard now have left it."""
-        if self.hold is not None and self.since != self.record.since:
-            self.since, self.is_drained = self.record.since, False
-            self.hold.wait_for(self._slots.vhost.queues.get(self.old))
-
-    def keep_back(self) -> None:
-        self.gate.close()
-        broker = self._slots.broker
-        broker.timers.at(broker.clock.now() + CLOSED_SECONDS, self.gate.open)
-
-
-class Crossing:
-    """Another cell's shard that slots have left, while publishes of this cell to it are not answered."""
-
-    def __init__(self, slots: CellSlots, unanswered: list[Receipt]) -> None:
-        self._slots = slots
-        self._unanswered = unanswered
-        self.gate = SlotGate(f"{HELD}{secrets.token_hex(16)}", slots.broker, self._target)
-        self.gate.close()
-
-    def _target(self, message: Message) -> Queue | None:
-        return self._slots.owner_of(slot_of(message[1].key))
-
-    @property
-    def is_over(self) -> bool:
-        self._unanswered = [receipt for receipt in self._unanswered if receipt.is_open]
-        return not self._unanswered
 
 
 class CellSlots:
@@ -211,7 +155,8 @@ class CellSlots:
         if found is None:
             hold = Hold(self.broker, self.vhost, old, self._hold_queue(old), self)
             found = self._leaving[old] = LeavingShard(self, old, record, hold)
-            self.vhost.hidden[found.gate.name] = self.vhost.gates[old] = found.gate
+            self._show(found.gate)
+            self.vhost.gates[old] = found.gate
         found.record = record
         if record.state is RecordState.HOLDING:
             found.wait()
@@ -224,27 +169,36 @@ class CellSlots:
             return
         queue = self.vhost.queues.get(old)
         log = None if queue is None else queue.remote_log
-        crossing = Crossing(self, [] if log is None else log.unanswered())
+        crossing = Crossing(self, old, [] if log is None else log.unanswered())
         if not crossing.is_over:
             self._crossings[old] = crossing
-            self.vhost.hidden[crossing.gate.name] = crossing.gate
+            self._show(crossing.gate)
+
+    def _show(self, gate: SlotGate) -> None:
+        self.vhost.hidden[gate.name] = self.vhost.gates[gate.name] = gate
 
     def _look(self) -> None:
         """Open the gates whose earlier publishes are answered. Called again until there are none."""
-        over = [old for old, crossing in self._crossings.items() if crossing.is_over]
-        for old in over:
-            self._crossings[old].gate.open()
+        crossings = self._crossings
+        is_open = {old: crossing.is_answered for old, crossing in crossings.items()}
+        for old in [old for old in crossings if is_open[old]]:
+            crossings[old].gate.open()
+        over = [old for old, crossing in crossings.items() if crossing.is_over]
         if over:
             gates = [self._crossings.pop(old).gate for old in over]
             self._lead()
             for gate in gates:
-                self.vhost.hidden.pop(gate.name, None)
-        if self._crossings and not self._is_watching:
-            self._is_watching = True
-            self.broker.timers.at(self.broker.clock.now() + LOOK_SECONDS, self._look_again)
+                self._end(gate)
+        if not all(is_open.values()):
+            self.look_soon()
         elif not self._crossings and self._crossed != self.table.version:
             self._crossed = self.table.version
             self.tell()
+
+    def look_soon(self) -> None:
+        if not self._is_watching:
+            self._is_watching = True
+            self.broker.timers.at(self.broker.clock.now() + LOOK_SECONDS, self._look_again)
 
     def _look_again(self) -> None:
         self._is_watching = False
@@ -263,10 +217,22 @@ class CellSlots:
 
     def _forget(self, old: str) -> None:
         shard = self._leaving.pop(old)
-        self.vhost.hidden.pop(shard.gate.name, None)
         self.vhost.gates.pop(old, None)
         if shard.hold is not None:  # its record was given up: the messages move to the owners without one
             self._leftover(shard)
+        self._end(shard.gate)
+
+    def _end(self, gate: SlotGate) -> None:
+        self.vhost.hidden.pop(gate.name, None)
+        self.vhost.gates.pop(gate.name, None)
+        gate.end(self._routed)
+
+    def _routed(self, message: Message) -> Queue | None:
+        """The queue that the exchange routes a message to."""
+        vhost = self.vhost
+        exchange = vhost.exchanges.get(self.exchange.name)
+        names = () if exchange is None else vhost.route_unattended(exchange, (message[1].key,), {}).queues
+        return next(iter(vhost.live_queues(names)), None)
 
     def _lead(self) -> None:
         """Update the routes of all slots."""
@@ -347,7 +313,7 @@ class CellSlots:
             self._forget(old)
         for crossing in self._crossings.values():
             crossing.gate.open()
-            self.vhost.hidden.pop(crossing.gate.name, None)
+            self._end(crossing.gate)
         self._crossings.clear()
         self.vhost.epoch += 1
         if self.planner is not None:

@@ -11,20 +11,22 @@ they go to their shards directly. Each stretch leaves the hold in the group of t
 after a crash it is in one of the two. The start of a move is recorded before the first stretch, and its end only after
 the last stretch is on disk; so after a crash each slot is in the state of its row, or has an empty hold.
 
-A shard of another cell gets its part of a stretch first; the stretch leaves the hold when that cell has confirmed it
-(broker/remote_writes.py). Only one stretch is on its way at a time. Messages that arrive meanwhile would keep the hold
-from ever being empty, so before its last stretch the owners are asked to keep new ones back (``last_stretch``).
+A shard of another cell gets its part of a stretch by an outbox (pipeline/outboxes.py), which the stretch enters in the
+same group. So every message arrives there once. Only one stretch is on its way at a time. Messages that arrive
+meanwhile would keep the hold from ever being empty, so before its last stretch the owners are asked to keep new ones
+back (``last_stretch``).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
 from leveret.broker.broker import Broker
 from leveret.broker.publishes import Origin, deliver
-from leveret.broker.remote_writes import RoutedRun, write_remotely
+from leveret.broker.remote_writes import RoutedRun
 from leveret.broker.routes import Route
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import Consumer
@@ -32,7 +34,8 @@ from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.sharding.slot_gate import size_and_time, uniform_runs
+from leveret.queues.queue import uniform_runs
+from leveret.sharding.slot_gate import size_and_time
 from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that are moved in one group, at most
@@ -171,37 +174,45 @@ class Hold:
                 moved += more or AT_ONCE
         finally:
             self._is_busy = False
-        if self.state is State.MOVING and not queue.outstanding:
+        if self.state is State.MOVING and not (queue.outstanding or self._is_sending or self._await_arrival()):
             self._emptied()
 
     def _move_taken(self) -> int:
         taken, self._mover.taken = self._mover.taken, []
         routed = [RoutedStretch(stretch, self._runs(stretch.messages)) for stretch in taken]
-        runs = [run for each in routed for run in each.runs]
-        if any(run.route.answers_later for run in runs):
-            self._is_sending = True
-            if not self.queue.ready:
-                self.owners.last_stretch(self)
-            write_remotely(self._vhost, runs, lambda: self._sent(routed))
-            return 0
+        is_remote = any(run.route.answers_later for each in routed for run in each.runs)
+        if is_remote and not self.queue.ready:
+            self.owners.last_stretch(self)
         for each in routed:
             self._finish(each)
+        if is_remote and self._await_arrival():
+            return 0
         return sum(len(stretch.messages) for stretch in taken)
 
-    def _sent(self, routed: list[RoutedStretch]) -> None:
-        """The other cells have their parts."""
-        for each in routed:
-            self._finish(each)
+    def _await_arrival(self) -> bool:
+        """Whether something of the hold is on its way to another cell, possibly since the previous run."""
+        transfers = self._broker.cells.transfers
+        if transfers is not None:
+            self._is_sending = transfers.when_passed_on(self._vhost, self.queue.name, self._arrived)
+        return self._is_sending
+
+    def _arrived(self) -> None:
         self._is_sending = False
         self.queue.touch()
+        self._broker.wake()
 
     def _finish(self, routed: RoutedStretch) -> None:
+        runs = [part for run in routed.runs for part in self._redirected(run)]
         with self._broker.log.group():
-            for run in routed.runs:
-                if not run.route.answers_later:
-                    route, messages, size, timed = run
-                    deliver(route, self._broker.log, messages, size, timed, origin=Origin.PROMISED)
+            for route, messages, size, timed in runs:
+                deliver(route, self._broker.log, messages, size, timed, origin=Origin.PROMISED)
             self.queue.settle(*routed.stretch)
+
+    def _redirected(self, run: RoutedRun) -> Iterable[RoutedRun]:
+        transfers = self._broker.cells.transfers
+        if transfers is None or not run.route.answers_later:
+            return (run,)
+        return transfers.redirected(self._vhost, run, came_from=self.queue.name)
 
     def _runs(self, messages: list[Message]) -> list[RoutedRun]:
         by_shard: dict[DeclaredQueue, list[Message]] = {}
@@ -209,9 +220,7 @@ class Hold:
             by_shard.setdefault(self.owners.target(slot_of(message[1].key)), []).append(message)
         runs: list[RoutedRun] = []
         for shard, part in by_shard.items():
-            route = Route([shard])
-            parts = [part] if route.answers_later else uniform_runs(part)  # in one write to another cell, in order
-            runs += [RoutedRun(route, each, *size_and_time(each)) for each in parts]
+            runs += [RoutedRun(Route([shard]), each, *size_and_time(each)) for each in uniform_runs(part)]
         return runs
 
     # ---- the end

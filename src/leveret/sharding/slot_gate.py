@@ -7,13 +7,18 @@ leaving, and in other cells between the old and the new route of these slots. It
 A closed gate keeps publishes in memory, in their order, until everything that was sent before them has arrived. It is
 closed for as long as an answer takes, not for as long as a queue has messages. What waits counts as memory, and by its
 bytes against the flow control of its publisher.
+
+Committed messages go past a gate (broker/gates.py), but not while it is closed, or while transfers to the old shard
+that began earlier have not arrived.
+
+When its exchange does not use a gate any more (``end``), its name is gone. The broker may still repeat a write to it
+(broker/remote_writes.py), whose messages then go where the exchange routes them.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from itertools import groupby
 from typing import NamedTuple, NoReturn
 
 from leveret.broker.broker import Broker
@@ -23,7 +28,7 @@ from leveret.delivery.receipts import PendingPublish, Publisher, Receipt, Remote
 from leveret.message import NEVER, Message
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.limits import Limits
-from leveret.queues.queue import Queue, stretches
+from leveret.queues.queue import Queue, uniform_runs
 
 
 class Waiting(NamedTuple):
@@ -49,6 +54,7 @@ class Share(Unattended):
         self._answers.answer([self.places[place] for place in rejected])
 
     def resolved(self, publish: PendingPublish) -> None:
+        self._answers.is_unanswered |= publish.is_unanswered
         self.answer(publish.rejected)
 
 
@@ -58,13 +64,16 @@ class Answers:
     def __init__(self, receipt: Receipt) -> None:
         self._receipt = receipt
         self._rejected: list[int] = []
+        self.is_unanswered = False
         self.left = 0
 
     def answer(self, rejected: list[int]) -> None:
         self.left -= 1
         self._rejected += rejected
         if not self.left:
-            if self._rejected:
+            if self.is_unanswered:
+                self._receipt.unanswered(self._rejected)
+            elif self._rejected:
                 self._receipt.refused(self._rejected)
             else:
                 self._receipt.granted()
@@ -84,8 +93,10 @@ class SlotGate:
         self.remote_log: RemoteLog | None = self
         self._broker = broker
         self._target = target
+        self._when_clear: list[Callable[[], None]] = []
         self._waiting: deque[Waiting] = deque()
-        self.is_closed = False
+        self.is_closed = self._is_over = False
+        self.awaits_transfers = False
 
     def close(self) -> None:
         self.is_closed = True
@@ -96,6 +107,36 @@ class SlotGate:
             run, size, receipt = self._waiting.popleft()
             self._broker.gauge.used -= size
             self._pass_on(run, receipt)
+        self._tell_clear()
+
+    def end(self, target: Callable[[Message], Queue | None]) -> None:
+        self._target, self._is_over = target, True
+        self.transferred()
+
+    def transferred(self) -> None:
+        self.awaits_transfers = False
+        self._tell_clear()
+
+    # ---- broker.gates.Gate
+
+    def target(self, message: Message) -> Queue | None:
+        return self._target(message)
+
+    @property
+    def _is_clear(self) -> bool:
+        return not (self.is_closed or self.awaits_transfers)
+
+    def when_clear(self, call: Callable[[], None]) -> bool:
+        if self._is_clear:
+            return False
+        self._when_clear.append(call)
+        return True
+
+    def _tell_clear(self) -> None:
+        if self._is_clear:
+            calls, self._when_clear = self._when_clear, []
+            for call in calls:
+                call()
 
     # ---- delivery.receipts.RemoteLog
 
@@ -124,6 +165,7 @@ class SlotGate:
         for place, message in enumerate(run):
             queue = self._target(message)
             if queue is None:
+                self.alive = not self._is_over
                 receipt.lost()
                 return
             if queue not in shares:
@@ -161,15 +203,6 @@ class SlotGate:
     def touch(self) -> None: ...
 
     def drain(self) -> None: ...
-
-
-def uniform_runs(messages: list[Message]) -> list[list[Message]]:
-    """The messages in parts that one write of the log may have: with one address, all persistent or all transient."""
-    return [
-        stretch
-        for _, alike in groupby(messages, key=lambda message: id(message[1]))
-        for stretch in stretches(list(alike))
-    ]
 
 
 def size_and_time(messages: list[Message]) -> tuple[int, bool]:

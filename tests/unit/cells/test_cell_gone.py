@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.access import access_to
+from leveret.broker.local import LocalSession
 from leveret.wire.methods import (
     BasicAck,
     BasicGet,
@@ -93,3 +95,35 @@ def test_requests_and_declarations_fail_after_ten_seconds(cells: CellCluster) ->
     bring_back_second(cells)
     assert cells[1].client().ask(QueueDeclare("other", durable=True, passive=True)) == QueueDeclareOk("other", 0, 0)
     assert cells[0].client().get("q2") is None
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_caller_in_the_process_learns_that_a_message_is_not_confirmed(cells: CellCluster, is_sent: bool) -> None:
+    """Such as the HTTP API."""
+    first = cells[0]
+    session = LocalSession(access_to(first.broker, "/", first.broker.users.get("guest")), lambda tag, delivered: None)
+    answers: list[tuple[bool, int]] = []
+    if not is_sent:
+        lose_second(cells)
+    assert session.publish("", "q2", b"hello")
+    session.receipts.when_resolved(
+        lambda: answers.append((session.receipts.is_unanswered, session.receipts.unroutable))
+    )
+    if is_sent:
+        lose_second(cells)
+    cells.advance(9)
+    assert answers == ([(True, 0)] if is_sent else [])
+    cells.advance(1.5)
+    assert answers == [(True, 0)]
+
+
+def test_a_caller_in_the_process_learns_that_a_queue_has_refused_a_message(cells: CellCluster) -> None:
+    cells[1].client().declare("full", durable=True, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    cells[1].client().publish("full", b"first")
+    first = cells[0]
+    session = LocalSession(access_to(first.broker, "/", first.broker.users.get("guest")), lambda tag, delivered: None)
+    assert session.publish("", "full", b"hello")
+    first.broker.wake()
+    cells.rest()
+    receipts = session.receipts
+    assert (receipts.refused, receipts.is_unanswered, receipts.unroutable) == (1, False, 0)

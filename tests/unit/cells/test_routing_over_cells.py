@@ -255,3 +255,18 @@ def test_a_commit_that_a_full_queue_of_another_cell_refuses_acknowledges_nothing
     transaction.send(TxCommit())
     assert transaction.error()[0] == 406
     assert (taken(cells, "full"), taken(cells, "c1")) == ([b"first"], [b"held"])
+
+
+def test_messages_of_several_keys_keep_their_keys_after_a_crash_of_the_home_cell() -> None:
+    """They arrive in one frame of the link."""
+    cells = CellCluster(2, has_disks=True)
+    home = cells[1].client()
+    home.declare("q", durable=True)
+    ask(home, QueueBind("q", "amq.fanout", ""))
+    publisher = cells[0].client()
+    keys = ["a", "b", "a", "c"]
+    publisher.feed(b"".join([publisher.published("amq.fanout", key, b"hello", delivery_mode=2) for key in keys]))
+    cells.crash(1)
+    consumer = cells[1].client()
+    found = [consumer.get("q") for _ in keys]
+    assert [each.method.routing_key for each in found if each is not None] == keys

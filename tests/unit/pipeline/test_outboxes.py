@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from leveret.broker.publishes import write_run
 from leveret.errors import ClusterError
 from leveret.message import PERSISTENT
 from leveret.pipeline import outboxes, stage_moves
@@ -54,6 +55,18 @@ def test_a_transfer_without_an_answer_is_sent_again_and_dropped(cells: OutboxCel
     cells.carry()
     assert outcomes == [DONE]
     assert drained(cells.there, "q") == [b"1", b"2"]
+
+
+def test_rows_of_several_keys_keep_their_keys_after_a_crash_of_the_other_cell(cells: OutboxCells) -> None:
+    stages = [cells.sink.stage("T", 0, b"hello", exchange="amq.fanout", key=key) for key in ("a", "b", "a")]
+    cells.sink.send("T", 0, *stages)
+    cells.here.rest()
+    while cells.sent:
+        cells.carry()
+    cells.crash_there()
+    client = cells.there.client()
+    found = [client.get("q") for _ in stages]
+    assert [each.method.routing_key for each in found if each is not None] == ["a", "b", "a"]
 
 
 def test_batches_follow_each_other_in_order(cells: OutboxCells) -> None:
@@ -183,16 +196,32 @@ def test_priority_and_expiration_begin_in_the_queue(cells: OutboxCells) -> None:
 
 
 def test_a_queue_that_has_moved_on_gets_its_rows_by_way_of_its_former_cell(cells: OutboxCells) -> None:
-    """That cell knows what it has received."""
-    cells.commit(b"1", b"2")
+    """That cell knows what it has received, and answers when the new one has it."""
+    outcomes = cells.commit(b"1", b"2")
     cells.there.vhost.delete_queue("q")
     cells.there.vhost.declare_queue("q", durable=True)
     make_elsewhere(cells.there.vhost, "q", "third")
-    cells.carry(problem="the link is lost")
-    cells.here.advance(RETRY_AFTER)
-    cells.carry()
+    (transfer,) = cells.sent
+    for _ in range(2):  # it is sent again
+        with pytest.raises(ClusterError, match="queue 'q' are on their way to another cell"):
+            cells.carry()
+        cells.sent.append(transfer)
     passed_on = [queue.ready for name, queue in cells.there.vhost.internal.queues.items() if "outbox" in name]
     assert (passed_on, cells.own_outboxes.ids("here"), len(cells.own_outboxes.ids("third"))) == ([2], [], 1)
+    cells.own_outboxes.start(lambda cell, transfer, answered: answered(None))
+    cells.there.rest()
+    cells.carry()
+    assert (outcomes, cells.waiting_in_outboxes()) == ([DONE], 0)
+
+
+def test_a_transfer_waits_only_for_what_was_passed_on_of_its_own_outbox(cells: OutboxCells) -> None:
+    """Otherwise two cells that pass on messages to each other could wait for each other forever."""
+    other = cells.own_outboxes.of(cells.there.vhost, "third", "q", came_from="another outbox")
+    content, to, traits = row(b"other", address())
+    write_run([other.queue], cells.there.broker.log, [(content, to, traits)], len(content), False)
+    outcomes = cells.commit(b"1", b"2")
+    cells.carry()
+    assert (outcomes, other.is_passed) == ([DONE], False)
 
 
 def test_rows_for_a_queue_that_is_being_moved_are_sent_again(cells: OutboxCells) -> None:
