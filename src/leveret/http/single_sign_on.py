@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 START, COMPLETE = "/api/login/oidc/start", "/api/login/oidc"
 MECHANISM = "OpenID Connect"  # for the log
 ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
-NOT_THERE = "single sign-on is not configured: set oidc_issuer and oidc_client_id"
+NOT_CONFIGURED = "single sign-on is not configured: set oidc_issuer and oidc_client_id"
 UNKNOWN_LOGIN = (
     "this login was not started in this browser, was completed already, or took longer than "
     f"{SECONDS / 60:g} minutes: log in again"
@@ -112,7 +112,7 @@ class SingleSignOn:
 
     def _configured(self) -> IdentityProvider:
         if self._provider is None:
-            raise ObjectNotFound(NOT_THERE)
+            raise ObjectNotFound(NOT_CONFIGURED)
         return self._provider
 
     async def _user_name(self, request: Request, provider: IdentityProvider, given: dict[str, Any]) -> str:
