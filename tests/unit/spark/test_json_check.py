@@ -37,8 +37,8 @@ WHOLE = [
     (b'{"a": 1}{"a": 1}', "the body has text after the JSON"),
     (b'{"a": 1}\x00', "the body has text after the JSON"),
     (b'\xef\xbb\xbf{"a": 1}', "the body starts with a byte order mark"),
-    (b'{"a": 1, "a": 1}', "the field a is there twice"),
-    (b'{"b": {"c": 1, "c": 2}}', "the field c is there twice"),
+    (b'{"a": 1, "a": 1}', "the field a appears twice"),
+    (b'{"b": {"c": 1, "c": 2}}', "the field c appears twice"),
     (b"1", "the body is no JSON object"),
     (b"null", "the body is no JSON object"),
 ]

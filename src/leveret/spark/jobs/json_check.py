@@ -65,7 +65,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise _Duplicate(f"the field {next(name for name in names if names.count(name) > 1)} is there twice")
+        raise _Duplicate(f"the field {next(name for name in names if names.count(name) > 1)} appears twice")
     return found
 
 
