@@ -65,7 +65,9 @@ RIDDLES = re.compile(
     r"|connections that came|(?:those|ones) who want|its page is at|marks? at which|that waits for it"
     r"|to browse is to look|so away with|without anything said|the line so far|alarms stand|publishes to nobody"
     r"|strangers to|other bargain|nobody's business|(?:is|are) said by|(?:after|within) so many"
-    r"|in place of what was said)\b",
+    r"|in place of what was said|is there twice|until so many|no problem to it|nothing was taken from"
+    r"|than the schema says"
+    r"|what is not there|it does not ask the running|logged from level|counts as gone|everything[a-z ]* is there)\b",
     re.IGNORECASE,
 )
 
@@ -126,6 +128,8 @@ def test_texts_use_no_dialect(pattern: re.Pattern[str]) -> None:
         (BARE_SUBJECT, "- **Who sees what** is decided by tags."),
         (RIDDLES, "vhost 'shop' is there as asked"),
         (RIDDLES, "latency, 99 % below"),
+        (RIDDLES, "the field id is there twice"),
+        (RIDDLES, "After the restart, everything that was confirmed is there."),
         (RIDDLES, "who may enter it is said by leveret permissions set"),
     ],
 )

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 from leveret.api.openapi.document import DESCRIBED
 from leveret.cli.lazy_commands import LazyCommand
 from leveret.cli.main import app
-from leveret.cli.rabbitmq_commands import COUNTERPARTS, REMARKS
-from leveret.cli.rabbitmq_conf import NOT_NEEDED, NOT_THERE, RULES, rule_of, translated
+from leveret.cli.rabbitmq_commands import COUNTERPARTS, NO_COUNTERPART, REMARKS
+from leveret.cli.rabbitmq_commands import NOT_NEEDED as NOT_NEEDED_REMARK
+from leveret.cli.rabbitmq_conf import NOT_NEEDED, NOT_SUPPORTED, RULES, rule_of, translated
 from leveret.config import BY_NAME
 from leveret.errors import ConfigError
 from leveret.stats.metric_help import HELP
@@ -79,6 +80,60 @@ def test_a_command_of_rabbitmqctl_is_answered(name: str) -> None:
     assert (name in known.commands) + (name in COUNTERPARTS) + (name in REMARKS) == 1
     if name in REMARKS:
         assert f"No such command '{name}': {REMARKS[name]}." in CliRunner().invoke(app, [name]).output
+
+
+def named_in(right: str) -> set[str]:
+    """The commands of leveret and the paths of the HTTP API in a cell, without their arguments."""
+    found, group = set(), ""
+    for code in re.findall(r"`([^`]+)`", right):
+        if code.startswith("leveret "):
+            found.add(plain_command(code))
+            group = " ".join(code.split()[:2])
+        elif re.fullmatch(r"[a-z-]+", code):  # another command of the same group
+            found.add(f"{group} {code}")
+        elif "/api/" in code:
+            found.add(plain_path(code))
+    return found
+
+
+def plain_command(line: str) -> str:
+    words = [word for word in line.split() if word.islower() and not word.startswith("--")]
+    return " ".join([*words, "--no-password"] if "--no-password" in line else words)
+
+
+def plain_path(text: str) -> str:
+    """Parameters are {name} in the guide and NAME in errors."""
+    return re.sub(r"\{\w+\}|\b[A-Z]{2,}\b|\.\.\.", "*", text[text.index("/api/") :])
+
+
+COMMAND_ROWS = {
+    command: right
+    for section in ("rabbitmqctl", "rabbitmq-diagnostics")
+    for line in PAGE.split(f"\n## {section}\n")[1].split("\n## ")[0].splitlines()
+    if line.startswith("| `")
+    for left, _, right in [line.strip("|").partition(" | ")]
+    for command in [code.split()[0] for code in re.findall(r"`([^`]+)`", left)]
+}
+
+
+@pytest.mark.parametrize("name", sorted(COUNTERPARTS.keys() & COMMAND_ROWS.keys()))
+def test_the_error_of_a_command_of_rabbitmqctl_has_the_counterpart_of_the_table(name: str) -> None:
+    counterpart = plain_command(f"leveret {COUNTERPARTS[name]}")
+    assert counterpart in named_in(COMMAND_ROWS[name])
+
+
+@pytest.mark.parametrize("name", sorted(REMARKS.keys() & COMMAND_ROWS.keys()))
+def test_the_error_of_a_command_without_a_counterpart_has_the_reason_of_the_table(name: str) -> None:
+    remark, row = REMARKS[name], COMMAND_ROWS[name].strip()
+    assert (remark == NOT_NEEDED_REMARK) == row.startswith(NOT_NEEDED)
+    assert remark != NO_COUNTERPART or row.startswith(NOT_SUPPORTED)
+    if found := re.search(r"/api/\S*[A-Za-z]", remark):
+        assert any(each.startswith(plain_path(found[0])) for each in named_in(row))
+
+
+def test_most_commands_of_the_errors_are_in_the_table() -> None:
+    assert len(COUNTERPARTS.keys() - COMMAND_ROWS.keys()) <= 3
+    assert REMARKS.keys() <= COMMAND_ROWS.keys()
 
 
 # ---- settings
@@ -209,7 +264,7 @@ def test_the_import_agrees_with_the_table(key: str, right: str) -> None:
     if right.startswith("the same name"):
         named = {key}
     if isinstance(rule.translate, str):
-        for answer in (NOT_NEEDED, NOT_THERE):
+        for answer in (NOT_NEEDED, NOT_SUPPORTED):
             assert rule.translate.startswith(answer) == right.startswith(answer)
     else:
         assert settings_of(key) <= named
@@ -244,7 +299,7 @@ def test_rabbitmq_conf_becomes_a_file_that_is_accepted(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["config", "check", "--config", str(toml)]).exit_code == 0
     assert toml.stat().st_mode & 0o777 == 0o600
     comments = [line for line in toml.read_text().splitlines() if line.startswith("# ")]
-    assert "# stomp.default_pass = ***: not there: send login and passcode" in comments
+    assert "# stomp.default_pass = ***: not supported: send login and passcode" in comments
     assert "# no_such.key = 1: unknown key (line 9)" in comments
     assert not [line for line in comments if "locator" in line]
     again = CliRunner().invoke(app, ["config", "import", str(conf), "--output", str(toml)])
@@ -309,3 +364,36 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     assert "line 1" in str(result.exception)
     result = CliRunner().invoke(app, ["config", "check", "--config", str(conf)])
     assert "run 'leveret config import'" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("line", "remark"),
+    [
+        ("some.password = hunter2", "some.password = ***: unknown key (line 1)"),
+        ("some.Client_Secret = hunter2", "some.Client_Secret = ***: unknown key (line 1)"),
+        ("some.url = amqp://u:hunter2@h/", "some.url = amqp://u:***@h/: unknown key (line 1)"),
+        ("some.url = amqp://u:hunter2@h:5672", "some.url = amqp://u:***@h:5672: unknown key (line 1)"),
+        ("some.url = http://h:15672/a@b", "some.url = http://h:***@b: unknown key (line 1)"),  # rather too much
+        ("some.url = http://h/a", "some.url = http://h/a: unknown key (line 1)"),
+        ("auth_http.user_path = http://u:hunter2@h/", f"auth_http.user_path = http://u:***@h/: {NOT_SUPPORTED}"),
+        ("auth_ldap.dn_lookup_bind.password = hunter2", f"auth_ldap.dn_lookup_bind.password = ***: {NOT_SUPPORTED}"),
+        ("cluster_formation.consul.acl_token = hunter2", "cluster_formation.consul.acl_token = ***: "),
+    ],
+)
+def test_passwords_are_not_repeated(line: str, remark: str) -> None:
+    (found, _) = translated(line, "rabbitmq.conf").remarks
+    assert found.startswith(remark)
+    assert "hunter2" not in found
+
+
+def test_the_error_of_a_line_that_is_not_understood_has_no_password() -> None:
+    with pytest.raises(ConfigError, match=r"line 1: 'default_pass =\*\*\*' is not 'key = value'"):
+        translated("default_pass = 'hunter2' b", "rabbitmq.conf")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    conf = tmp_path / "rabbitmq.conf"
+    conf.write_text("default_user = admin\n", encoding="utf-8-sig")
+    output = CliRunner().invoke(app, ["config", "import", str(conf)]).output
+    assert 'default_user = "admin"' in output
+    assert "unknown key" not in output

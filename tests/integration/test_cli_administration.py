@@ -53,6 +53,21 @@ def test_a_user_logs_in_with_the_password_from_standard_input(cli: Cli, broker: 
 
 
 @pytest.mark.feature("S4-72")
+def test_a_user_without_a_password(cli: Cli, broker: Broker) -> None:
+    """For single sign-on and client certificates."""
+    guest = HttpApi(broker.http_url)
+    cli.done("users", "create", "anna", "--no-password", "--tag", "management")
+    assert guest.get("/api/users/anna")[1]["password_hash"] == ""
+    assert HttpApi(broker.http_url, "anna", "").get("/api/whoami")[0] == 401
+    assert cli.done("users", "password", "anna", given="secret\n") == "password of user 'anna' changed\n"
+    assert HttpApi(broker.http_url, "anna", "secret").get("/api/whoami")[0] == 200
+    assert cli.done("users", "password", "anna", "--no-password") == "password of user 'anna' removed\n"
+    assert HttpApi(broker.http_url, "anna", "secret").get("/api/whoami")[0] == 401
+    user = guest.get("/api/users/anna")[1]
+    assert (user["password_hash"], user["tags"]) == ("", ["management"])
+
+
+@pytest.mark.feature("S4-72")
 def test_may_this_user_do_that_is_answered_as_the_broker_does(cli: Cli, broker: Broker) -> None:
     cli.done("users", "create", "anna", "--tag", "management", given="secret\n")
     cli.done("queues", "create", "orders.eu")

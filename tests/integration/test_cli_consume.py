@@ -39,7 +39,7 @@ def test_without_ack_messages_are_shown_and_nothing_changes(
 ) -> None:
     told = cli.run(command, queue, "--no-follow")
     assert told.stdout == "".join(f"(AMQP default)  {queue}  body {number}\n" for number in range(3))
-    assert told.stderr == f"3 messages shown, nothing was taken from queue '{queue}'\n"
+    assert told.stderr == f"3 messages shown, no messages were consumed from queue '{queue}'\n"
     assert cli.done(command, queue, "--count", "1") == f"(AMQP default)  {queue}  body 0\n"
     assert [json.loads(line)["payload"] for line in cli.done(command, queue, "--json", "--no-follow").splitlines()] == [
         f"body {number}" for number in range(3)
@@ -104,7 +104,7 @@ def test_a_queue_is_followed_while_others_consume_it(
         code, told = tail.ended()
     shown, *missed = told.splitlines()
     number = 5 + tail.shown.count("unseen")  # a request may come between the publish and the get
-    assert (code, shown) == (0, f"{number} messages shown, nothing was taken from queue '{queue}'")
+    assert (code, shown) == (0, f"{number} messages shown, no messages were consumed from queue '{queue}'")
     assert [line.partition(":")[0] for line in missed] == (["1 message not shown"] if number == 5 else [])
     assert vhost.message_count(queue) == 1
 

@@ -120,7 +120,7 @@ def test_a_wrong_password_is_refused_and_never_shown(cli: Cli, tmp_path: Path) -
     file.write_text("hunter2\n")
     file.chmod(0o600)
     line = cli.refused("vhosts", "list", "--password-file", str(file))
-    assert f"{cli.url} refused user 'guest': invalid credentials" in line
+    assert f"{cli.url} refused user 'guest': invalid credentials; set LEVERET_PASSWORD or --password-file" in line
     assert "hunter2" not in line
     file.chmod(0o644)
     assert "chmod 600" in cli.refused("vhosts", "list", "--password-file", str(file), code=2)

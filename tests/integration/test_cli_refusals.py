@@ -55,6 +55,8 @@ pytestmark = pytest.mark.broker(fresh=True, clock=FrozenClock)
         ("permissions clear guest --vhost nope", "leveret permissions set"),
         ("policies delete nope", "leveret policies list"),
         ("streams show nope", "leveret streams list"),
+        ("schemas show nope", "leveret schemas list"),
+        ("schemas delete nope", "leveret schemas list"),
         ("trace show nope", "leveret trace on"),
     ],
 )
@@ -276,3 +278,27 @@ def test_another_broker_answers_a_ping_and_is_ready_then(rabbitmq: Cli) -> None:
 def test_what_only_leveret_can_do_is_refused_as_such_by_another_broker(command: str, rabbitmq: Cli) -> None:
     line = rabbitmq.refused(*command.split())
     assert "this command needs Leveret" in line
+
+
+# ---- options that contradict each other
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ("tail q --routing-key nope", "--routing-key is the key of the binding: it requires --exchange"),
+        ("queues list --regex", "--regex makes --name a regular expression: it requires --name"),
+        ("publish q x --transient --property delivery_mode=2", "--transient and --property delivery_mode exclude"),
+        ("publish q x --header a=1 --property headers={}", "the headers are given with --header and with --property"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_a_misuse(cli: Cli, broker: Broker, command: str, problem: str) -> None:
+    broker.vhost().declare_queue("q")
+    assert problem in cli.refused(*shlex.split(command), code=2)
+    assert broker.vhost().message_count("q") == 0
+
+
+def test_a_transient_message_may_have_its_delivery_mode(cli: Cli, broker: Broker) -> None:
+    broker.vhost().declare_queue("q")
+    cli.done("publish", "q", "x", "--transient", "--property", "delivery_mode=1")
+    assert broker.vhost().message_count("q") == 1

@@ -204,7 +204,7 @@ def test_on_the_command_line(cli: Cli, tmp_path: Path) -> None:
     assert cli.json("schemas", "show", "orders")["version"] == 2
     assert cli.done("schemas", "delete", "orders", "2") == "version 2 of schema 'orders' deleted\n"
     assert cli.done("schemas", "delete", "orders") == "schema 'orders' deleted\n"
-    assert "no schema 'orders'" in cli.refused("schemas", "show", "orders")
+    assert "no schema 'orders' in vhost '/': see 'leveret schemas list'" in cli.refused("schemas", "show", "orders")
 
 
 def _binary(folder: Path) -> str:

@@ -88,8 +88,9 @@ def test_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Pa
     assert "(AMQP default) -> q by name 'q'" in shown
     assert cli.json("trace", "show", "m1")["message_id"] == "m"
     assert "no trace of message 'x'" in cli.refused("trace", "show", "x")
-    cli.done("trace", "forget", "m")
+    assert cli.done("trace", "delete", "m") == "trace of message 'm' deleted\n"
     assert cli.json("trace", "list")["items"] == []
+    assert cli.done("trace", "forget") == "all traces of vhost '/' deleted\n"  # its former name
     assert cli.done("trace", "off") == "tracing disabled for vhost '/'\n"
     assert "'none' not found" in cli.refused("trace", "on", "--vhost", "none")
     assert "none" not in broker.node.broker.vhosts

@@ -55,6 +55,8 @@ def test_unacked_messages_are_listed_with_their_holders_the_oldest_first(broker:
     old = rows[0]
     assert (old["message_id"], old["task"], old["redelivered"]) == ("m1", "shop.bill", False)
     assert (old["exchange"], old["routing_key"]) == ("", "a")
+    assert sorted(row["size"] for row in rows) == [3, 3, 5]  # of the bodies
+    assert [row["payload_bytes"] for row in rows] == [row["size"] for row in rows]
     assert 75 <= old["seconds"] <= 80.1  # to within a sample
     assert 15 <= rows[1]["seconds"] <= 20.1
     assert unacked(api)["messages"] == []  # the connections are closed

@@ -126,7 +126,7 @@ def test_json_to_columns(spark: SparkSession) -> None:
     decoded = from_json("body", "id STRING NOT NULL, n INT, at TIMESTAMP")
     rows = [row.decoded for row in messages.select(decoded.alias("decoded")).collect()]
     week = rows.pop()
-    assert (week.value, week.error) == (None, "a part of the body has another type than the schema says")
+    assert (week.value, week.error) == (None, "a part of the body has another type than in the schema")
     assert [row.value and (row.value.id, row.value.n) for row in rows] == [("1", 2), None, None, None, None, None]
     assert rows[0].value.at.timestamp() == NOON.replace(microsecond=0).timestamp()
     assert [row.error for row in rows] == [

@@ -295,7 +295,7 @@ STRICTLY = BODIES | {
     '{"id": "1", "lines": [{"sku": "a", "n": "one"}]}': "the field lines[0].n is not int",
     '{"id": "10", "amount": 1} trailing': "the body has text after the JSON",
     '{"id": 10}': "the field id is not string",
-    '{"id": "1", "id": "2"}': "the field id is there twice",
+    '{"id": "1", "id": "2"}': "the field id appears twice",
     '\ufeff{"id": "1"}': "the body starts with a byte order mark",
 }
 

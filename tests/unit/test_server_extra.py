@@ -57,10 +57,14 @@ def test_the_extra_is_what_the_http_ports_and_the_command_line_import() -> None:
     assert {*server.PACKAGES, "rich", "typer"} == SERVER
 
 
-def test_the_lowest_versions_are_those_of_the_broker_and_of_two_extras() -> None:
+def test_the_lowest_versions_are_those_of_the_broker_and_of_its_extras() -> None:
     found = lowest_versions.constraints(project())
     names = {each.partition("==")[0] for each in found if each != lowest_versions.CLICK}
-    assert names == {"apsw", "argon2-cffi", "msgspec", "regex", "uvloop", "xxhash", *SERVER, "pyjwt"}
+    assert names == {"apsw", "argon2-cffi", "msgspec", "regex", "uvloop", "xxhash", *SERVER, "pyjwt"} | {
+        "numpy",
+        "pyarrow",
+        "nats-py",
+    }
     assert "h11==0.16" in found
 
 

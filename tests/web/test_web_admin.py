@@ -111,10 +111,11 @@ def test_tags_and_passwords_are_changed_alone(broker: leveret.Broker, log_in: Lo
     press(page, "Change tags …")
     expect(page.get_by_label("Other tags")).to_have_value("own")
     page.get_by_label("policymaker: manages").check()
+    page.get_by_label("impersonator: publishes").check()
     press(page.get_by_role("dialog"), "Change tags")
     expect(page.locator(".badges")).to_contain_text("policymaker")
     anna = user_of(broker, "anna")
-    assert set(anna.tags) == {"management", "own", "policymaker"}
+    assert set(anna.tags) == {"management", "own", "policymaker", "impersonator"}
     assert anna.max_connections == 3
     assert core.users.authenticate("anna", "better", 0.0) is not None
     assert core.users.authenticate("anna", "secret", 0.0) is None

@@ -48,6 +48,19 @@ def take(page: Page, name: str) -> None:
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
+def log_of_the_chosen_node(page: Page) -> None:
+    page.goto("/#/log")
+    lines = page.get_by_role("list", name="Log lines").get_by_role("listitem")
+    expect(lines.first).to_be_visible()
+    node = page.get_by_label("Node", exact=True)
+    expect(node).to_have_value("shop@a")
+    with page.expect_response("**/api/nodes/shop%40a-c2/log*") as answer:
+        node.select_option("shop@a-c2")
+    assert answer.value.json()["lines"]
+    expect(node).to_have_value("shop@a-c2")
+    expect(lines.first).to_be_visible()
+
+
 def test_lists_show_the_node_of_each_object_and_a_node_that_does_not_respond(
     cells: BrokerProcess, page: Page, complaints: Complaints
 ) -> None:
@@ -70,6 +83,7 @@ def test_lists_show_the_node_of_each_object_and_a_node_that_does_not_respond(
         expect(page.locator("dl")).to_contain_text(["shop@a-c2"])
         page.get_by_role("region", name="channels").get_by_role("link").first.click()
         expect(page.get_by_text("on shop@a-c2")).to_be_visible()
+        log_of_the_chosen_node(page)
         page.goto("/#/nodes")
         expect(page.get_by_role("region", name="shop@a-c2")).to_contain_text("File descriptors")
         expect(page.locator(".card.node")).to_have_count(2)

@@ -89,15 +89,21 @@ class UserListener(Protocol):
     def user_deleted(self, name: str) -> None: ...
 
 
+class UserSessions(Protocol):
+    def user_revoked(self, name: str) -> None:
+        """Called after the user was deleted or replaced, or its password changed: earlier logins are invalid."""
+
+
 class Users:
     """All users of the node. Changed and listed on the loop; ``authenticate`` alone may run in a worker thread."""
 
-    __slots__ = ("_listener", "_users", "_verified")
+    __slots__ = ("_listener", "_users", "_verified", "sessions")
 
     def __init__(self, listener: UserListener | None = None, verified: VerifiedLogins | None = None) -> None:
         self._listener = listener
         self._users: dict[str, User] = {}
         self._verified = VerifiedLogins() if verified is None else verified
+        self.sessions: UserSessions | None = None
 
     def add(
         self,
@@ -116,7 +122,7 @@ class Users:
         )
         self._save(user)
         self._users[name] = user
-        self._verified.forget_user(name)
+        self._revoke(name)
         return user
 
     def _save(self, user: User) -> None:
@@ -148,7 +154,7 @@ class Users:
         if self._listener is not None:
             self._listener.user_deleted(name)
         del self._users[name]
-        self._verified.forget_user(name)
+        self._revoke(name)
 
     def list(self) -> tuple[User, ...]:
         return tuple(sorted(self._users.values(), key=lambda user: user.name))
@@ -156,7 +162,7 @@ class Users:
     def set_password(self, name: str, *, password: str | None = None, password_hash: str | None = None) -> User:
         """Set a password or a hash; without either, the user can log in with a client certificate only."""
         user = self._change(name, secret=_secret(name, password, password_hash))
-        self._verified.forget_user(name)
+        self._revoke(name)
         return user
 
     def set_tags(self, name: str, tags: Iterable[str]) -> User:
@@ -192,6 +198,11 @@ class Users:
                 self._verified.remember(name, known, password, now)
                 return current
         return None
+
+    def _revoke(self, name: str) -> None:
+        self._verified.forget_user(name)
+        if self.sessions is not None:
+            self.sessions.user_revoked(name)
 
     def __len__(self) -> int:
         return len(self._users)

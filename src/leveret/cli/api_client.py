@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import ssl
 import sys
 from collections.abc import Callable, Mapping
@@ -29,6 +30,9 @@ MOST_SHOWN = 200  # characters of a response that is not JSON
 ACCEPTED = "application/json, */*;q=0.1"  # RabbitMQ refuses a purge if only JSON is accepted
 NOT_SUPPORTED = (400, 404, 405, 406)  # RabbitMQ's responses, with an empty body, for unknown paths
 READY = "/health/ready"
+BAD_LOGIN = re.compile(
+    "login|credentials", re.IGNORECASE
+)  # of Leveret: "invalid credentials"; of RabbitMQ: "Login failed"
 WITHOUT_PROBE = (401, *NOT_SUPPORTED)  # responses of RabbitMQ, and of proxies that pass on only /api, to READY
 UNAVAILABLE = 503
 
@@ -265,8 +269,11 @@ class Api:
         error = error if isinstance(error, dict) else {}
         reason = with_command(str(error.get("reason") or error.get("error") or f"status {status}"))
         if status == 401:
-            is_login = "login" in reason.lower()
-            hint = "; set LEVERET_PASSWORD or --password-file, or enter it at the terminal" if is_login else ""
+            hint = (
+                "; set LEVERET_PASSWORD or --password-file, or enter it at the terminal"
+                if BAD_LOGIN.search(reason)
+                else ""
+            )
             reason = f"{url} refused user '{self.username}': {reason}{hint}"
         elif reason == "Not Found":
             missing = not_found(path)

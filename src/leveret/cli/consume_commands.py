@@ -106,6 +106,8 @@ def tail(
     if queue is not None:
         if argument:
             raise Misuse("--argument is an argument of the binding: it requires --exchange")
+        if key is not None or old_key is not None:
+            raise Misuse("--routing-key is the key of the binding: it requires --exchange")
         _follow_queue(api, queue, showing, taking, takes=take)
     elif exchange is not None:
         if taking.ack or take or taking.offset is not None:
@@ -153,7 +155,7 @@ def _browse_queue(api: Api, queue: str, showing: OutputOptions) -> None:
 
 
 def _report_browsed(browser: QueueBrowser, queue: str) -> None:
-    sys.stderr.write(f"{numbered(browser.shown, 'messages')} shown, nothing was taken from queue '{queue}'\n")
+    sys.stderr.write(f"{numbered(browser.shown, 'messages')} shown, no messages were consumed from queue '{queue}'\n")
     if browser.missed:
         sys.stderr.write(
             f"{numbered(browser.missed, 'messages')} not shown: consumed or removed before they could be browsed; "

@@ -73,10 +73,7 @@ def publish(
     """Publish one message; the exit code is 1 if it is not routed to any queue."""
     routing_key, body = _key_and_body(routing_key, body, key)
     payload = _body(body, file)
-    given = _known_properties(pairs(property_, "--property"))
-    properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **given}
-    if header:
-        properties["headers"] = pairs(header, "--header")
+    properties = _properties(property_, header, transient)
     value: Row = {"routing_key": routing_key, "properties": properties, **encoded_payload(payload)}
     exchange = exchange_in(exchange)
     answer = api.post("exchanges", vhost_in(api, vhost), exchange, "publish", value=value)
@@ -103,6 +100,18 @@ def _key_and_body(routing_key: str | None, body: str | None, key: str | None) ->
     if body is not None:
         raise Misuse("the routing key is given as an argument and with --routing-key: use only one of them")
     return key, routing_key
+
+
+def _properties(options: list[str], header: list[str], transient: bool) -> Row:
+    given = _known_properties(pairs(options, "--property"))
+    if transient and given.get("delivery_mode", TRANSIENT) != TRANSIENT:
+        raise Misuse("--transient and --property delivery_mode exclude each other: use only one of them")
+    if header and "headers" in given:
+        raise Misuse("the headers are given with --header and with --property headers: use only one of them")
+    properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **given}
+    if header:
+        properties["headers"] = pairs(header, "--header")
+    return properties
 
 
 def _known_properties(given: Row) -> Row:

@@ -9,7 +9,7 @@ import shlex
 import typer
 
 from leveret.cli import queue_move_commands
-from leveret.cli.api_client import Answer, Api, Row
+from leveret.cli.api_client import Answer, Api, Misuse, Row
 from leveret.cli.broker_options import (
     ANY_VHOST,
     ARGUMENTS,
@@ -78,6 +78,8 @@ def list_queues(
     as_json: bool = AS_JSON,
 ) -> None:
     """List queues with message counts, rates and consumers."""
+    if regex and name is None:
+        raise Misuse("--regex makes --name a regular expression: it requires --name")
     sort = SORTS.get(sort, sort)
     refuse_unknown_field(api, sort, {*SORTS, *SORT_FIELDS})
     query: Row = {"name": name, "use_regex": regex or None, "sort": sort, "sort_reverse": reverse or None}

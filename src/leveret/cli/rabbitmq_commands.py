@@ -5,7 +5,6 @@ from __future__ import annotations
 COUNTERPARTS = {
     "add_user": "users create NAME",
     "add_vhost": "vhosts create NAME",
-    "authenticate_user": "status --username NAME",
     "alarms": "status",
     "autocomplete": "completion SHELL",
     "await_startup": "wait",
@@ -13,7 +12,7 @@ COUNTERPARTS = {
     "check_alarms": "status",
     "check_running": "ping",
     "clear_operator_policy": "policies delete NAME --operator",
-    "clear_password": "users password NAME",
+    "clear_password": "users password NAME --no-password",
     "clear_permissions": "permissions clear USER",
     "clear_policy": "policies delete NAME",
     "clear_topic_permissions": "permissions clear-topic USER",
@@ -48,7 +47,6 @@ COUNTERPARTS = {
     "list_user_permissions": "permissions list --user NAME",
     "list_users": "users list",
     "list_vhosts": "vhosts list",
-    "memory_breakdown": "overview",
     "node_health_check": "doctor",
     "observer": "top",
     "purge_queue": "queues purge NAME",
@@ -63,7 +61,7 @@ COUNTERPARTS = {
     "trace_on": "trace on",
 }
 
-NOT_THERE, NOT_NEEDED = "it has no counterpart in Leveret", "it is not needed in Leveret"
+NO_COUNTERPART, NOT_NEEDED = "it has no counterpart in Leveret", "it is not needed in Leveret"
 _REMARKS = {
     "stop the broker with SIGTERM, or 'systemctl stop leveret'": "stop stop_app shutdown",
     "stop the broker and delete its data directory": "reset force_reset",
@@ -78,6 +76,8 @@ _REMARKS = {
         "environment command_line_arguments os_env"
     ),
     "use PUT /api/cluster-name": "set_cluster_name",
+    "use GET /api/whoami with that user and password, if it has a management tag": "authenticate_user",
+    "use GET /api/nodes/NAME/memory": "memory_breakdown",
     "use leveret.auth.passwords.hash_password in Python": "hash_password",
     "use PUT, DELETE /api/user-limits/USER/NAME, or GET /api/user-limits": (
         "set_user_limits clear_user_limits list_user_limits"
@@ -104,7 +104,7 @@ _REMARKS = {
         "disable_auth_attempt_source_tracking"
     ),
     "use the tools of the operating system": "list_network_interfaces resolve_hostname resolver_info",
-    NOT_THERE: (
+    NO_COUNTERPART: (
         "suspend_listeners resume_listeners eval eval_file exec force_gc hipe_compile change_cluster_node_type "
         "rename_cluster_node force_boot update_cluster_nodes force_standalone_khepri_boot await_online_nodes "
         "sync_queue cancel_sync_queue remove_classic_queue_mirroring_from_policies enable_vhost_deletion_protection "

@@ -17,13 +17,15 @@ from leveret.errors import ConfigError
 
 Values = dict[str, object]  # settings
 
-NOT_NEEDED, NOT_THERE = "not needed", "not there"
+NOT_NEEDED, NOT_SUPPORTED = "not needed", "not supported"
 # As in conf_parse.peg of cuttlefish: # starts a comment, except in a value in single quotes.
 LINE = re.compile(r"\s*([^=#\s]+)\s*=\s*(?:'([^']*)'|(?!'[^']*')([^#\s][^#]*?))\s*(?:#.*)?")
 TRUE = ("true", "on")
 MILLISECONDS = 1000
 WITHOUT_LIMIT = "infinity"
 LOCATORS = {"client-local": "client-local"} | dict.fromkeys(("balanced", "min-masters", "random"), "balanced")
+SECRET = re.compile(r"pass|secret|token|cookie", re.IGNORECASE)  # in the name of a key
+URL_PASSWORD = re.compile(r"(://[^/\s:@]*:)\S*@")
 LEVELS = {"debug": "debug", "info": "info", "notice": "info", "warning": "warning"}  # all others: error
 
 
@@ -124,23 +126,23 @@ RULES = (
         ("num_acceptors.*", "tcp_listen_options.*", "socket_writer.gc_threshold"),
         f"{NOT_NEEDED}; write_high_watermark replaces tcp_listen_options.high_watermark",
     ),
-    Rule(("reverse_dns_lookups",), NOT_THERE),
+    Rule(("reverse_dns_lookups",), NOT_SUPPORTED),
     Rule(("proxy_protocol",), switch("proxy_protocol", "on")),
     Rule(("ssl_options.certfile",), same("tls_cert")),
     Rule(("ssl_options.keyfile",), same("tls_key")),
     Rule(("ssl_options.cacertfile",), same("tls_ca")),
-    Rule(("ssl_options.password",), f"{NOT_THERE}: the key must not be encrypted"),
+    Rule(("ssl_options.password",), f"{NOT_SUPPORTED}: the key must not be encrypted"),
     Rule(
         ("ssl_options.verify", "ssl_options.depth"),
         f"{NOT_NEEDED}: with tls_ca, a client certificate is verified if the client sends one",
     ),
-    Rule(("ssl_options.fail_if_no_peer_cert",), f"{NOT_THERE}: clients without a certificate need a password"),
+    Rule(("ssl_options.fail_if_no_peer_cert",), f"{NOT_SUPPORTED}: clients without a certificate need a password"),
     Rule(
         (
             *("ssl_options.versions.*", "ssl_options.ciphers.*", "ssl_options.honor_cipher_order"),
             *("ssl_options.honor_ecc_order", "ssl_options.dhfile", "ssl_options.psk_identity"),
         ),
-        f"{NOT_THERE}: TLS 1.2 and 1.3 with modern ciphers",
+        f"{NOT_SUPPORTED}: TLS 1.2 and 1.3 with modern ciphers",
     ),
     Rule(
         (
@@ -149,24 +151,24 @@ RULES = (
         ),
         NOT_NEEDED,
     ),
-    Rule(("ssl_options.cert", "ssl_options.cacerts.*", "ssl_options.key.*"), f"{NOT_THERE}: name files"),
+    Rule(("ssl_options.cert", "ssl_options.cacerts.*", "ssl_options.key.*"), f"{NOT_SUPPORTED}: name files"),
     Rule(("ssl_options.crl_check",), "set tls_crl to a file of revocation lists"),
     Rule(("default_user", "default_vhost"), same()),
     Rule(("default_pass",), same("default_password")),
     Rule(
         ("default_user_tags.*", "default_permissions.*"),
-        f"{NOT_THERE}: the first user is an administrator with all permissions in the default virtual host",
+        f"{NOT_SUPPORTED}: the first user is an administrator with all permissions in the default virtual host",
     ),
     Rule(("default_users.*",), "use [[bootstrap.users]] and [[bootstrap.permissions]]"),
     Rule(("loopback_users", "loopback_users.*"), loopback_users),
     Rule(("auth_mechanisms.*",), f"{NOT_NEEDED}: PLAIN, AMQPLAIN, and EXTERNAL for client certificates"),
     Rule(
         ("ssl_cert_login_from", "ssl_cert_login_san_type", "ssl_cert_login_san_index"),
-        f"{NOT_THERE}: the common name, or the whole subject if there is none",
+        f"{NOT_SUPPORTED}: the common name, or the whole subject if there is none",
     ),
-    Rule(("auth_backends.*", "auth_ldap.*", "auth_oauth2.*", "auth_http.*", "auth_cache.*"), NOT_THERE),
+    Rule(("auth_backends.*", "auth_ldap.*", "auth_oauth2.*", "auth_http.*", "auth_cache.*"), NOT_SUPPORTED),
     Rule(("password_hashing_module",), f"{NOT_NEEDED}: argon2id"),
-    Rule(("credential_validator.*",), NOT_THERE),
+    Rule(("credential_validator.*",), NOT_SUPPORTED),
     Rule(("load_definitions", "management.load_definitions", "definitions.*"), BOOTSTRAP),
     Rule(("default_policies.operator.*",), "run 'leveret policies set NAME PATTERN DEFINITION --operator'"),
     Rule(("default_limits.vhosts.*",), "use max_queues and max_connections of [[bootstrap.vhosts]]"),
@@ -175,11 +177,11 @@ RULES = (
     Rule(("connection_max",), at_most("connection_max")),
     Rule(
         ("channel_max_per_node", "consumer_max_per_channel", "vhost_max"),
-        f"{NOT_THERE}; max-channels of a user limits its channels",
+        f"{NOT_SUPPORTED}; max-channels of a user limits its channels",
     ),
-    Rule(("cluster_queue_limit",), f"{NOT_THERE}; max-queues of a virtual host limits its queues"),
+    Rule(("cluster_queue_limit",), f"{NOT_SUPPORTED}; max-queues of a virtual host limits its queues"),
     Rule(("ranch_connection_max",), f"{NOT_NEEDED}: connection_max"),
-    Rule(("runtime_parameters.limits.*",), NOT_THERE),
+    Rule(("runtime_parameters.limits.*",), NOT_SUPPORTED),
     Rule(("initial_frame_max",), f"{NOT_NEEDED}: 8,192 bytes"),
     Rule(("consumer_timeout",), "no timeout by default; set x-consumer-timeout, or consumer-timeout in a policy"),
     Rule(("vm_memory_high_watermark.relative",), percent("memory_high_watermark")),
@@ -197,14 +199,14 @@ RULES = (
     ),
     Rule(
         ("default_queue_type",),
-        f"{NOT_THERE}: set the default queue type of each virtual host over HTTP or in the management UI",
+        f"{NOT_SUPPORTED}: set the default queue type of each virtual host over HTTP or in the management UI",
     ),
     Rule(("queue_leader_locator", "queue_master_locator"), locator),
     Rule(
         ("raft.*", "quorum_queue.*", "mirroring_sync_batch_size", "mirroring_sync_max_throughput"),
         f"{NOT_NEEDED}: see the guide on high availability",
     ),
-    Rule(("message_interceptors.incoming.*",), NOT_THERE),
+    Rule(("message_interceptors.incoming.*",), NOT_SUPPORTED),
     Rule(("cluster_name",), "PUT /api/cluster-name"),
     Rule(
         (
@@ -216,7 +218,7 @@ RULES = (
     ),
     Rule(("log.console.level", "log.file.level", "log.default.level"), level),
     Rule(("log.console.formatter", "log.file.formatter"), json_format),
-    Rule(("log.console.formatter.*", "log.console.use_colors"), NOT_THERE),
+    Rule(("log.console.formatter.*", "log.console.use_colors"), NOT_SUPPORTED),
     Rule(
         (
             *("log.console", "log.console.stdio", "log.dir", "log.file", "log.file.rotation.*", "log.journald.*"),
@@ -224,7 +226,7 @@ RULES = (
         ),
         LOG_GOES,
     ),
-    Rule(("log.*.level", "log.exchange", "log.exchange.*"), NOT_THERE),
+    Rule(("log.*.level", "log.exchange", "log.exchange.*"), NOT_SUPPORTED),
     Rule(("management.tcp.port", "management.listener.port"), only_port("http_port")),
     Rule(("management.tcp.ip", "management.listener.*"), "set host: all listeners have the same addresses"),
     Rule(("management.ssl.port",), only_port("https_port")),
@@ -236,7 +238,7 @@ RULES = (
             *("management.csp.policy", "management.headers.*", "management.login_session_timeout"),
             "management.http.max_body_size",
         ),
-        f"{NOT_THERE}: fixed",
+        f"{NOT_SUPPORTED}: fixed",
     ),
     Rule(("management.oauth_*",), "set oidc_issuer and oidc_client_id"),
     Rule(("management.tcp.*",), f"{NOT_NEEDED}; handshake_timeout bounds the head of a request"),
@@ -245,7 +247,7 @@ RULES = (
             *("management.cors.*", "management.http_log_dir"),
             *("management.disable_basic_auth", "management.restrictions.*"),
         ),
-        NOT_THERE,
+        NOT_SUPPORTED,
     ),
     Rule(
         (
@@ -256,18 +258,18 @@ RULES = (
         NOT_NEEDED,
     ),
     Rule(("prometheus.return_per_object_metrics",), "read /metrics/per-object of http_port"),
-    Rule(("prometheus.path", "prometheus.ssl.*"), f"{NOT_THERE}: /metrics; https_port has it over TLS"),
+    Rule(("prometheus.path", "prometheus.ssl.*"), f"{NOT_SUPPORTED}: /metrics; https_port has it over TLS"),
     Rule(("prometheus.tcp.*",), "the metrics are at /metrics of http_port"),
     Rule(("stomp.listeners.tcp", "stomp.listeners.tcp.*"), port("stomp_port")),
     Rule(("stomp.listeners.ssl", "stomp.listeners.ssl.*"), port("stomps_port")),
     Rule(
         ("stomp.default_user", "stomp.default_pass", "stomp.implicit_connect"),
-        f"{NOT_THERE}: send login and passcode",
+        f"{NOT_SUPPORTED}: send login and passcode",
     ),
     Rule(("stomp.ssl_cert_login",), f"{NOT_NEEDED}: a client certificate is sufficient"),
     Rule(
         ("stomp.default_vhost", "stomp.default_topic_exchange", "stomp.default_nack_requeue"),
-        f"{NOT_THERE}: / without the header host, amq.topic, and requeue unless the NACK has requeue:false",
+        f"{NOT_SUPPORTED}: / without the header host, amq.topic, and requeue unless the NACK has requeue:false",
     ),
     Rule(("stomp.proxy_protocol",), switch("proxy_protocol", "stomp,stomps")),
     Rule(("stomp.login_timeout", "stomp.max_frame_size"), "set handshake_timeout, max_message_size"),
@@ -279,8 +281,8 @@ RULES = (
         NOT_NEEDED,
     ),
     Rule(("web_stomp.*",), "ws://HOST:15672/ws, on by default (http_streams)"),
-    Rule(("mqtt.*", "web_mqtt.*", "stream.*", "amqp1_0.*"), NOT_THERE),
-    Rule(("product.name", "product.version", "motd_file"), NOT_THERE),
+    Rule(("mqtt.*", "web_mqtt.*", "stream.*", "amqp1_0.*"), NOT_SUPPORTED),
+    Rule(("product.name", "product.version", "motd_file"), NOT_SUPPORTED),
     Rule(
         (
             *("deprecated_features.permit.*", "background_gc_enabled", "background_gc_target_interval"),
@@ -316,7 +318,7 @@ def translated(text: str, source: str) -> Translated:
     for number, key, value in _entries(text, source):
         rule = rule_of(key)
         if rule is None:
-            result.remarks.append(f"{key} = {value}: unknown key (line {number})")
+            result.remarks.append(f"{key} = {_shown(key, value)}: unknown key (line {number})")
         elif isinstance(rule.translate, str):
             result.remarks.append(f"{key} = {_shown(key, value)}: {rule.translate}")
         else:
@@ -332,7 +334,9 @@ def _entries(text: str, source: str) -> Iterator[tuple[int, str, str]]:
             continue
         found = LINE.fullmatch(line)
         if found is None:
-            raise ConfigError(f"{source}, line {number}: {line.strip()!r} is not 'key = value', as in rabbitmq.conf")
+            key, equals, value = line.strip().partition("=")
+            shown = key + equals + _shown(key, value)
+            raise ConfigError(f"{source}, line {number}: {shown!r} is not 'key = value', as in rabbitmq.conf")
         yield number, found[1], found[2] if found[2] is not None else found[3]
 
 
@@ -358,4 +362,4 @@ def _add(result: Translated, translate: Callable[[str, str], Values], key: str, 
 
 def _shown(key: str, value: str) -> str:
     """Passwords that are not used are not repeated."""
-    return "***" if "pass" in key else value
+    return "***" if SECRET.search(key) else URL_PASSWORD.sub(r"\1***@", value)

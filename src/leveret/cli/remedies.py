@@ -19,6 +19,7 @@ PATTERNS = tuple(
             r"(no (queue|exchange|stream) '.*?' in vhost '.*?'(?:, only an? \w+ of that name)?)",
             r"\1: see 'leveret \2s list'",
         ),
+        (r"(no schema '.*?' in vhost '.*?')", r"\1: see 'leveret schemas list'"),
         (r"(no (?:operator )?policy '.*?' in vhost '.*?')", r"\1: see 'leveret policies list'"),
         (r"(no connection '.*?': .*?)", r"\1: see 'leveret connections list'"),
         (r"((user|vhost) '.*?' not found)", r"\1: see 'leveret \2s list'"),

@@ -38,7 +38,7 @@ def import_rabbitmq_conf(file: Path, output: Path | None) -> str:
     from leveret.cli.rabbitmq_conf import translated
 
     try:
-        result = translated(file.read_text(encoding="utf-8"), file.name)
+        result = translated(file.read_text(encoding="utf-8-sig"), file.name)
     except OSError as problem:
         raise ConfigError(f"{file} cannot be read: {problem.strerror}") from None
     except UnicodeDecodeError:

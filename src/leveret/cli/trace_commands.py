@@ -113,14 +113,15 @@ def _formatted(value: Any) -> str:
     return str(value)
 
 
-@app.command("forget")
+@app.command("delete")
+@app.command("forget", hidden=True)
 @at_broker
-def forget_traces(
+def delete_traces(
     api: Api,
     id_: str | None = typer.Argument(None, metavar="[ID]", help="One message.  [default: all]"),
     vhost: str | None = VHOST,
 ) -> None:
-    """Discard the trace of one message, or all traces; the messages are not affected."""
+    """Delete the trace of one message, or all traces; the messages are not affected."""
     where = vhost_in(api, vhost)
     api.delete("traces", where, *([] if id_ is None else [id_]))
-    print_line(f"trace of message '{id_}' discarded" if id_ is not None else f"all traces of vhost '{where}' discarded")
+    print_line(f"trace of message '{id_}' deleted" if id_ is not None else f"all traces of vhost '{where}' deleted")

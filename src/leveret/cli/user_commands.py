@@ -21,8 +21,11 @@ TAGS = typer.Option(
     [],
     "--tag",
     metavar="TAG",
-    help="administrator, monitoring, policymaker, management or any other; repeatable.",
-    autocompletion=choices("administrator", "monitoring", "policymaker", "management"),
+    help="administrator, monitoring, policymaker, management, impersonator or any other; repeatable.",
+    autocompletion=choices("administrator", "monitoring", "policymaker", "management", "impersonator"),
+)
+NO_PASSWORD = typer.Option(
+    False, "--no-password", help="Allow no logins with a password, only with single sign-on or a client certificate."
 )
 COLUMNS = columns("name", "tags", "limits")
 
@@ -55,7 +58,7 @@ def show_user(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
 
 @app.command("create")
 @at_broker
-def create_user(api: Api, name: str = NAME, tag: list[str] = TAGS) -> None:
+def create_user(api: Api, name: str = NAME, tag: list[str] = TAGS, no_password: bool = NO_PASSWORD) -> None:
     """Create a user. The password is prompted for, or read from the first line of standard input."""
     from leveret.cli.permission_commands import ALL
 
@@ -63,18 +66,18 @@ def create_user(api: Api, name: str = NAME, tag: list[str] = TAGS) -> None:
         raise Misuse(
             f"user '{name}' already exists: to change it, run 'leveret users password' or 'leveret users tags'"
         )
-    answer = api.put("users", name, value={"password": _new_password(name), "tags": tag})
+    answer = api.put("users", name, value={**_new_password(name, no_password), "tags": tag})
     print_created(f"user '{name}'", answer)
     sys.stderr.write(f"It has no permissions yet. To set them: leveret permissions set {shlex.quote(name)} {ALL}\n")
 
 
 @app.command("password")
 @at_broker
-def change_password(api: Api, name: str = NAME) -> None:
+def change_password(api: Api, name: str = NAME, no_password: bool = NO_PASSWORD) -> None:
     """Change the password of a user. It is prompted for, or read from the first line of standard input."""
     before: Row = api.get("users", name).value
-    api.put("users", name, value={"password": _new_password(name), "tags": before["tags"]})
-    print_line(f"password of user '{name}' changed")
+    api.put("users", name, value={**_new_password(name, no_password), "tags": before["tags"]})
+    print_line(f"password of user '{name}' {'removed' if no_password else 'changed'}")
 
 
 @app.command("tags")
@@ -95,11 +98,14 @@ def delete_user(api: Api, name: str = NAME) -> None:
     print_line(f"user '{name}' deleted")
 
 
-def _new_password(name: str) -> str:
+def _new_password(name: str, no_password: bool) -> Row:
+    """Fields of the user."""
+    if no_password:
+        return {"password_hash": ""}
     if sys.stdin.isatty():
         password: str = typer.prompt(f"New password for {name}", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise Misuse(f"no password for user '{name}': write it to the first line of standard input")
-    return password
+    return {"password": password}

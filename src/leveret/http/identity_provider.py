@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
-from leveret.auth.id_tokens import Expected, SigningKeys, UnknownKey, header_of, verified_claims
+from leveret.auth.id_tokens import Expected, SigningKeys, TokenRefused, UnknownKey, header_of, verified_claims
 from leveret.clock import Clock
 from leveret.config import Settings
 from leveret.http.errors import ProviderFailed, Unauthorized
 from leveret.http.pending_logins import Begun, PendingLogin
 from leveret.http.provider_requests import Json, ProviderRequests
+from leveret.server.logins import LoginPeer
 from leveret.setting_kinds import is_provider_url
 
 DISCOVERY = "/.well-known/openid-configuration"
@@ -138,10 +139,16 @@ class IdentityProvider:
         if issuer != self._client.issuer and (issuer or is_needed):
             raise Unauthorized("the response is from another identity provider (iss): log in again")
 
-    async def claims(self, code: str, login: PendingLogin) -> dict[str, Any]:
+    async def claims(self, code: str, login: PendingLogin, peer: LoginPeer) -> dict[str, Any]:
         """The claims of the ID token that the provider gives for the code. Raises TokenRefused or an HttpError."""
-        token = await self._exchange(code, login)
-        expected = Expected(self._client.issuer, self._client.client_id, login.nonce)
+        try:
+            token = await self._exchange(code, login, peer)
+            return await self._verified(token, Expected(self._client.issuer, self._client.client_id, login.nonce))
+        except (ProviderFailed, TokenRefused):
+            self._requests.note_failure(peer)
+            raise
+
+    async def _verified(self, token: str, expected: Expected) -> dict[str, Any]:
         header_of(token)  # refuses what is no token before keys are fetched for it
         try:
             return verified_claims(token, await self._keys.get(), expected, self._clock.wall())
@@ -149,7 +156,7 @@ class IdentityProvider:
             keys = await self._keys.get(NEW_KEYS_AFTER)
             return verified_claims(token, keys, expected, self._clock.wall())
 
-    async def _exchange(self, code: str, login: PendingLogin) -> str:
+    async def _exchange(self, code: str, login: PendingLogin, peer: LoginPeer) -> str:
         configuration, client = await self._configuration.get(), self._client
         form = {
             "grant_type": "authorization_code",
@@ -164,7 +171,7 @@ class IdentityProvider:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         elif client.client_secret is not None:
             form["client_secret"] = client.client_secret
-        status, reply = await self._requests.post(configuration.token_endpoint, form, headers)
+        status, reply = await self._requests.post(configuration.token_endpoint, form, headers, peer)
         token = reply.get("id_token")
         if status != 200 or not isinstance(token, str):
             error = reply.get("error")

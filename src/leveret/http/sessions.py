@@ -6,7 +6,8 @@ changing its password ends its sessions, and changed tags apply to the next requ
 
 Sessions survive a restart if there is a data directory (api/saved_state.py). The file has digests of tokens only; a
 digest of token and password hash detects that the password was changed in between. Users without a password, who log
-in with single sign-on, have sessions that survive too.
+in with single sign-on, have sessions that survive too. Nothing in the file detects that such a user was deleted and
+created again, so its sessions are removed from the file as soon as it is deleted, or found missing at the start.
 
 A browser also sends the cookie with requests that another website triggers. So requests that change something must
 prove that the management UI sent them (origins.py).
@@ -100,6 +101,7 @@ class Sessions:
         self._sessions: dict[bytes, Session] = {}
         self._is_changed = False  # since the last snapshot
         self.saver: SessionSaver | None = None  # if there is a data directory
+        users.sessions = self
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -146,6 +148,11 @@ class Sessions:
         if self.saver is not None:
             self.saver.save_soon()
 
+    def user_revoked(self, name: str) -> None:
+        if any(session.name == name for session in self._sessions.values()):
+            self._remove_revoked()
+            self._changed()
+
     # ---- restarts
 
     def snapshot(self) -> Callable[[], bytes] | None:
@@ -173,17 +180,16 @@ class Sessions:
         now, ahead = self._clock.now(), self._clock.wall() - self._clock.now()
         for row in saved.sessions[-MOST:]:
             user = self._users.get(row.user)
-            if user is None or _is_pending(user.secret):
-                continue
-            if not compare_digest(row.fingerprint, _fingerprint(row.digest, user.secret)):
+            if user is None or not _is_of(row, user):
                 continue
             session = Session(user, now)
             session.begun, session.used = row.begun - ahead, row.used - ahead
             if not session.has_ended(now) and session.begun <= now:  # not from the future: the clock was set back
                 self._sessions[row.digest] = session
+        if len(self._sessions) < len(saved.sessions):
+            self._changed()
 
     def _remove_revoked(self) -> None:
-        """A fingerprint does not detect that a user without a password was deleted and created again."""
         for key in [key for key, session in self._sessions.items() if self._user(session) is None]:
             del self._sessions[key]
             self._is_changed = True
@@ -314,6 +320,11 @@ def folder_of(request: Request) -> str:
     prefix. The browser then sends the cookie to no other application of this host."""
     given = request.headers.get(PATH_HEADER, "/")
     return given if COOKIE_PATH.fullmatch(given) else "/"
+
+
+def _is_of(row: SavedSession, user: User) -> bool:
+    """Whether the password is the one of the login."""
+    return not _is_pending(user.secret) and compare_digest(row.fingerprint, _fingerprint(row.digest, user.secret))
 
 
 def _is_pending(secret: Secret) -> bool:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 START, COMPLETE = "/api/login/oidc/start", "/api/login/oidc"
 MECHANISM = "OpenID Connect"  # for the log
 ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
-NOT_THERE = "single sign-on is not configured: set oidc_issuer and oidc_client_id"
+NOT_CONFIGURED = "single sign-on is not configured: set oidc_issuer and oidc_client_id"
 UNKNOWN_LOGIN = (
     "this login was not started in this browser, was completed already, or took longer than "
     f"{SECONDS / 60:g} minutes: log in again"
@@ -82,13 +82,13 @@ class SingleSignOn:
         refuse_unless_own_page(request)
         provider = self._configured()
         redirect_uri = _origin_of(request) + folder_of(request)
-        begun = self._pending.begin(redirect_uri, HttpConnection(request).source)
+        begun = self._pending.begin(redirect_uri)
         try:
             answer = json_response({"location": await provider.login_url(begun, redirect_uri)})
         except HttpError as problem:
             _log_refusal(request, problem)
             raise
-        set_cookie(request, answer, _cookie_of(request), begun.browser, int(SECONDS))
+        set_cookie(request, answer, _cookie_of(request), begun.cookie, int(SECONDS))
         return answer
 
     async def complete(self, request: Request) -> Response:
@@ -97,7 +97,7 @@ class SingleSignOn:
         provider = self._configured()
         given = await read_login(request)
         try:
-            name = await self._user_name(provider, given, request.cookies.get(_cookie_of(request), ""))
+            name = await self._user_name(request, provider, given)
         except HttpError as problem:
             _log_refusal(request, problem)
             raise
@@ -112,11 +112,11 @@ class SingleSignOn:
 
     def _configured(self) -> IdentityProvider:
         if self._provider is None:
-            raise ObjectNotFound(NOT_THERE)
+            raise ObjectNotFound(NOT_CONFIGURED)
         return self._provider
 
-    async def _user_name(self, provider: IdentityProvider, given: dict[str, Any], browser: str) -> str:
-        login = self._pending.take(text_of(given, "state"), browser)
+    async def _user_name(self, request: Request, provider: IdentityProvider, given: dict[str, Any]) -> str:
+        login = self._pending.take(text_of(given, "state"), request.cookies.get(_cookie_of(request), ""))
         if login is None:
             raise Unauthorized(UNKNOWN_LOGIN)
         await provider.refuse_other_issuer(text_of(given, "iss", ""))
@@ -125,13 +125,15 @@ class SingleSignOn:
             details = _printable(text_of(given, "error_description", ""))
             shown = f"{_printable(error)} ({details})" if details else _printable(error)
             raise Unauthorized(f"the identity provider refused the login: {shown}")
-        return await self._claimed_name(provider, text_of(given, "code"), login)
+        return await self._claimed_name(provider, text_of(given, "code"), login, HttpConnection(request))
 
-    async def _claimed_name(self, provider: IdentityProvider, code: str, login: PendingLogin) -> str:
+    async def _claimed_name(
+        self, provider: IdentityProvider, code: str, login: PendingLogin, peer: HttpConnection
+    ) -> str:
         from leveret.auth.id_tokens import TokenRefused  # imports PyJWT
 
         try:
-            claims = await provider.claims(code, login)
+            claims = await provider.claims(code, login, peer)
         except TokenRefused as problem:
             raise Unauthorized(f"the ID token was refused: {problem}") from None
         name = claims.get(self._user_claim)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WRITE_HIGH_WATERMARK = 4 << 20
 CHECK_INTERVAL = 1.0  # seconds between two heartbeats of an idle link
-MOST_SILENT = 6  # checks without a received byte, after which the other cell counts as gone
+MOST_SILENT = 6  # checks without a received byte, after which the other cell counts as disconnected
 
 
 class Silence:

@@ -21,7 +21,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User
@@ -90,19 +90,27 @@ class FailedSources:
         return number >= FAILURES and now - since <= FAILING
 
 
-class LoginQueue:
+class HasSource(Protocol):
+    @property
+    def source(self) -> str: ...
+
+
+Waiting = TypeVar("Waiting", bound=HasSource)
+
+
+class LoginQueue(Generic[Waiting]):
     """Waiting logins, in a queue per source, served round-robin."""
 
     def __init__(self, failed: FailedSources) -> None:
         self._failed = failed
-        self._queues: OrderedDict[str, deque[Attempt]] = OrderedDict()
+        self._queues: OrderedDict[str, deque[Waiting]] = OrderedDict()
         self._number = 0
         self._served = 0
 
     def __len__(self) -> int:
         return self._number
 
-    def join(self, attempt: Attempt, most: int) -> Attempt | None:
+    def join(self, attempt: Waiting, most: int) -> Waiting | None:
         """Add a login. If there are then more than ``most``, remove and return the last one of the longest queue."""
         queue = self._queues.setdefault(attempt.source, deque())
         queue.append(attempt)
@@ -117,7 +125,7 @@ class LoginQueue:
             del self._queues[refused.source]
         return refused
 
-    def next(self, now: float) -> Attempt | None:
+    def next(self, now: float) -> Waiting | None:
         if not self._queues:
             return None
         self._served += 1
@@ -144,7 +152,7 @@ class Logins:
         self._running = 0
         self._seconds = FIRST_GUESS  # measured time of a verification
         self._failed = FailedSources()
-        self._queue = LoginQueue(self._failed)
+        self._queue: LoginQueue[Attempt] = LoginQueue(self._failed)
         self._log = get_log("logins")
 
     @property

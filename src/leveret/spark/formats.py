@@ -92,7 +92,7 @@ def from_json(body: Column | str, schema: str | Schema, *, on_error: str = REPOR
     with_corrupt = StructType([*fields.fields, StructField(CORRUPT, StringType())])
     parsed = F.from_json(column.cast("string"), with_corrupt, {"columnNameOfCorruptRecord": CORRUPT})
     # What the strict check lets pass and Spark cannot read would be null.
-    unread = F.when(parsed[CORRUPT].isNotNull(), "a part of the body has another type than the schema says")
+    unread = F.when(parsed[CORRUPT].isNotNull(), "a part of the body has another type than in the schema")
     reason, value = F.coalesce(arrow_column(reasons, "string")(column), unread), parsed.dropFields(CORRUPT)
     if on_error == RAISE:
         raised = F.raise_error(F.concat(F.lit("a body cannot be decoded: "), reason)).cast(fields)

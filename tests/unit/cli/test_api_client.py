@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from leveret.cli.api_client import Answer, Api, CommandProblem, Login, Misuse, NotReachable, address_of, located
 from leveret.cli.broker_options import pairs
+from leveret.http.sessions import LOGIN_FAILED
 
 
 def api(status: int, body: bytes, monkeypatch: pytest.MonkeyPatch) -> Api:
@@ -90,10 +93,11 @@ def test_a_refusal_is_one_line_with_what_the_broker_said(
     assert "\n" not in str(problem.value)
 
 
-def test_a_wrong_login_says_whose_and_where_passwords_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reason", [LOGIN_FAILED, "Login failed"])  # RabbitMQ's text is the second
+def test_a_wrong_login_says_whose_and_where_passwords_come_from(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandProblem) as problem:
-        api(401, b'{"error":"not_authorised","reason":"login refused"}', monkeypatch).get("whoami")
-    assert str(problem.value).startswith("http://h:1 refused user 'anna': login refused; set LEVERET_PASSWORD")
+        api(401, json.dumps({"error": "not_authorised", "reason": reason}).encode(), monkeypatch).get("whoami")
+    assert str(problem.value).startswith(f"http://h:1 refused user 'anna': {reason}; set LEVERET_PASSWORD")
     assert "hunter2" not in str(problem.value)
 
 

@@ -12,7 +12,7 @@ def attempt(source: str, number: int = 0) -> Attempt:
     return Attempt(Credentials(f"{source}{number}", "x"), None, source, lambda user: None)  # type: ignore[arg-type]
 
 
-def served(line: LoginQueue) -> str:
+def served(line: LoginQueue[Attempt]) -> str:
     """The sources in the order in which they are served."""
     found = []
     while (each := line.next(NOW)) is not None:
@@ -21,8 +21,8 @@ def served(line: LoginQueue) -> str:
     return "".join(found)
 
 
-def line_of(sources: str, failed: FailedSources | None = None) -> LoginQueue:
-    line = LoginQueue(failed or FailedSources())
+def line_of(sources: str, failed: FailedSources | None = None) -> LoginQueue[Attempt]:
+    line: LoginQueue[Attempt] = LoginQueue(failed or FailedSources())
     for number, source in enumerate(sources):
         assert line.join(attempt(source, number), most=100) is None
     return line

@@ -11,6 +11,7 @@ from leveret.delivery.consumer import Consumer
 from leveret.delivery.unacked import Portion
 from leveret.http.rows import Row
 from leveret.session.channel import Channel
+from leveret.wire.content import body_size
 
 TASK = "task"  # the header of Celery with the name of a task
 LONGEST_TASK = 255
@@ -26,9 +27,11 @@ class FoundDelivery(NamedTuple):
 
 
 def delivery_row(found: FoundDelivery, now: float) -> Row:
-    """``consumer_tag`` is null for a message that was fetched with basic.get. ``since`` is in milliseconds."""
+    """``consumer_tag`` is null for a message that was fetched with basic.get. ``since`` is in milliseconds.
+    ``size`` is the size of the body, as ``payload_bytes`` of browsed messages is."""
     holder, message = found.portion.holder, found.portion.messages[0]
     content, address, _ = message
+    body_bytes = body_size(content)
     properties = readable_properties(message)
     task = plain((properties.headers or {}).get(TASK))
     return {
@@ -41,7 +44,8 @@ def delivery_row(found: FoundDelivery, now: float) -> Row:
         "delivery_count": found.portion.tries,
         "exchange": address.exchange,
         "routing_key": address.key,
-        "size": len(content),
+        "size": body_bytes,
+        "payload_bytes": body_bytes,
         "message_id": properties.message_id,
         "correlation_id": properties.correlation_id,
         "task": task[:LONGEST_TASK] if isinstance(task, str) else None,

@@ -70,7 +70,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = Counter(name for name, _ in pairs)
-        raise _Duplicate(f"the field {next(name for name in names if names[name] > 1)} is there twice")
+        raise _Duplicate(f"the field {next(name for name in names if names[name] > 1)} appears twice")
     return found
 
 

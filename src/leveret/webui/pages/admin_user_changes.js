@@ -12,6 +12,7 @@ const ROLES = {
   monitoring: "monitoring: sees all virtual hosts, connections and nodes",
   policymaker: "policymaker: manages policies in its own virtual hosts",
   management: "management: uses the management UI for its own virtual hosts",
+  impersonator: "impersonator: publishes messages with the user-id of other users",
 };
 
 /** Checkboxes for the tags that the broker uses, and a field for other tags. */
@@ -25,7 +26,7 @@ export function tagFields(tags) {
     field(
       "Other tags",
       h("input", { name: "other-tags", value: others.join(", "), autocomplete: "off", spellcheck: "false" }),
-      "Comma-separated; they have no meaning to the broker.",
+      "Comma-separated; the broker does not use them.",
     ),
   );
 }

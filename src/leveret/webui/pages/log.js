@@ -69,7 +69,7 @@ class LogView {
     this.#name = this.#names[0];
     fill(
       this.node,
-      nodeChoice(this.#names, (name) => {
+      nodeChoice(this.#names, this.#name, (name) => {
         [this.#name, this.#last, this.#run, this.#lines] = [name, 0, "", []];
         this.refresh();
       }),
@@ -85,7 +85,7 @@ class LogView {
     );
     fill(this.list, shown.toReversed().map(lineItem));
     if (!shown.length) fill(this.list, h("li", { class: "faint" }, "No lines match."));
-    const note = logged && LEVELS.indexOf(logged) > 0 ? `, logged from level ${logged} on` : "";
+    const note = logged && LEVELS.indexOf(logged) > 0 ? `, log level: ${logged}` : "";
     if (logged || !this.logged) this.logged = note;
     setText(this.count, `${plural(shown.length, "line")}${this.logged}`);
   }

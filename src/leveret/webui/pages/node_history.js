@@ -140,7 +140,13 @@ function microseconds(value) {
   return value < 10_000 ? `${(value / 1000).toFixed(1)} ms` : duration(value / 1_000_000);
 }
 
-/** A select of nodes, hidden if there is only one. */
+/**
+ * A select of nodes, hidden if there is only one.
+ *
+ * @param {string[]} names
+ * @param {string} chosen
+ * @param {(name: string) => void} choose
+ */
 export function nodeChoice(names, chosen, choose) {
   const select = h("select", { "aria-label": "Node", hidden: names.length < 2 });
   fill(
