@@ -132,7 +132,7 @@ def test_json_to_columns(spark: SparkSession) -> None:
     assert [row.error for row in rows] == [
         *(None, "the body is no JSON", "the field id is not string", "the body has text after the JSON"),
         "the field id is missing",
-        r"the field \ud800 is there twice",
+        r"the field \ud800 appears twice",
     ]
 
 

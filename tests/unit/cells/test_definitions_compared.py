@@ -9,7 +9,8 @@ from leveret.cells.shared_definitions import snapshot
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.methods import ExchangeDeclare, ExchangeDelete, QueueBind, QueueBindOk, QueueUnbind, QueueUnbindOk
-from tests.support.cell_cluster import CellCluster, DefinitionWire
+from tests.support.cell_cluster import CellCluster
+from tests.support.cell_wires import DefinitionWire
 from tests.support.queue_moves import LONG, begin, lives_in
 
 BOUND = Binding("amq.fanout", Destination("queue", "q"), "")

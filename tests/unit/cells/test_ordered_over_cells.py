@@ -10,7 +10,8 @@ from leveret.sharding.cell_slots import CellSlots
 from leveret.sharding.slot_gate import SlotGate
 from leveret.sharding.slots import slot_of
 from leveret.wire.methods import BasicAck, ConfirmSelect, ExchangeDeclare, ExchangeDelete, QueueDelete
-from tests.support.cell_cluster import CellCluster, CellHarness, QueueWire
+from tests.support.cell_cluster import CellCluster, CellHarness
+from tests.support.cell_wires import QueueWire
 from tests.support.peer_pair import Client, Content
 
 KEYS = [f"key {number}" for number in range(60)]

@@ -19,7 +19,8 @@ from leveret.wire.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
-from tests.support.cell_cluster import CellCluster, CopyWire, QueueWire
+from tests.support.cell_cluster import CellCluster
+from tests.support.cell_wires import CopyWire, QueueWire
 from tests.support.peer_pair import Client
 from tests.support.queue_moves import LONG, begin, bodies, client_bodies, contents, lives_in, move, where
 

@@ -6,7 +6,8 @@ import pytest
 
 from leveret.cells.removed_queues import REMOVED
 from leveret.wire.methods import BasicAck, BasicNack, ConfirmSelect, QueueBind, QueueDeclare, QueueDelete, QueueDeleteOk
-from tests.support.cell_cluster import CellCluster, DefinitionWire
+from tests.support.cell_cluster import CellCluster
+from tests.support.cell_wires import DefinitionWire
 from tests.support.queue_moves import lives_in, where
 
 

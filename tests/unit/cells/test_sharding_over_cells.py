@@ -9,7 +9,8 @@ from leveret.errors import PreconditionFailed
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.wire.fields import Table
 from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk, BasicQos, BasicQosOk, ExchangeDeclare
-from tests.support.cell_cluster import CellCluster, QueueWire
+from tests.support.cell_cluster import CellCluster
+from tests.support.cell_wires import QueueWire
 from tests.support.passed_connections import Passing
 from tests.support.peer_pair import Client, Content
 

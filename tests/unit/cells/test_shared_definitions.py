@@ -27,7 +27,8 @@ from leveret.wire.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
-from tests.support.cell_cluster import CellCluster, DefinitionWire
+from tests.support.cell_cluster import CellCluster
+from tests.support.cell_wires import DefinitionWire
 from tests.support.peer_pair import Client, Content
 
 
