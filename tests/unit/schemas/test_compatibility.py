@@ -32,7 +32,7 @@ def rooted(a: object) -> object:
 
 
 # In the trial of x.W, which fails, n.S is found compatible only because x.W is assumed to be.
-INNER = field("s", record(field("w", "x.W"), name="n.S"))
+INNER = field("s", record(field("w", {"type": "array", "items": "x.W"}), name="n.S"))
 TRIED = rooted([record(INNER, field("bad", "int"), name="x.W"), record(name="y.W")])
 WRITTEN = rooted(record(INNER, name="x.W"))
 TREE = record(field("next", ["null", "Node"]), field("n", "int"), name="Node")
@@ -192,6 +192,11 @@ INVALID: list[tuple[str, str, str, str]] = [
     (AVRO, '[{"type":"fixed","name":"A","size":1},{"type":"fixed","name":"A","size":1}]', "", "defined twice"),
     (AVRO, '{"type": "enum", "name": "A", "symbols": []}', "", "needs symbols"),
     (AVRO, '{"type": "fixed", "name": "A", "size": "1"}', "", "whole number"),
+    (AVRO, json.dumps(record(name="n" * 1_001)), "", "at most 1000 of them"),
+    (AVRO, '{"type": "int", "doc": "\\ud800"}', "", "not Unicode"),
+    (AVRO, '"int\ud800"', "", "not Unicode"),
+    (AVRO, '{"type": "int", "note": NaN}', "", "not JSON"),
+    (AVRO, '{"type": "int", "note": [' + "1e15," * 13_000 + "1]}", "", "has 247025 bytes"),
     (AVRO, '{"type": "array", "items": ' * 40 + '"int"' + "}" * 40, "", "deeper than 32"),
     (JSON, "", "", "instead of the name of a field"),
     (JSON, "a", "", "instead of a type"),
@@ -209,6 +214,7 @@ INVALID: list[tuple[str, str, str, str]] = [
     (PROTOBUF, "////", "A", "not a FileDescriptorSet"),
     (PROTOBUF, "CgUK", "A", "not a FileDescriptorSet"),
     (PROTOBUF, files(Order=["int32 a = 1"]), "Order", "it defines google.protobuf.Timestamp, shop.Order"),
+    (PROTOBUF, files(**{"A" * 1_000: []}), "A", "longer than 1000 characters"),
     (PROTOBUF, files(Order=["Missing a = 1"]), "shop.Order", "--include_imports"),
     ("xml", "<a/>", "", "choose one of avro, protobuf, json"),
 ]
