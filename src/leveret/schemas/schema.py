@@ -23,6 +23,7 @@ from leveret.schemas.avro_compatibility import unreadable_avro
 from leveret.schemas.avro_rules import check_avro
 from leveret.schemas.ddl import parse_ddl
 from leveret.schemas.ddl_compatibility import unreadable_ddl
+from leveret.schemas.ddl_rules import check_ddl
 from leveret.schemas.errors import SchemaError
 from leveret.schemas.protobuf import parse_protobuf
 from leveret.schemas.protobuf_compatibility import unreadable_protobuf
@@ -64,7 +65,7 @@ def checked_schema(type_: str, text: str, message: str = "") -> Schema:
     if type_ == PROTOBUF:
         parse_protobuf(schema.text, message)
     else:
-        parse_ddl(schema.text)
+        check_ddl(schema.text)
     return schema
 
 

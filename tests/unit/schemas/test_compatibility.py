@@ -209,6 +209,10 @@ INVALID: list[tuple[str, str, str, str]] = [
     (JSON, "a ARRAY INT", "", "instead of '<'"),
     (JSON, "a " + "ARRAY<" * 40 + "INT" + ">" * 40, "", "deeper than 32"),
     (JSON, "a INT", "shop.Order", "only there"),
+    (JSON, "id INT, at TIME", "", "the field at has the DDL type TIME, which JSON has no form for"),
+    (JSON, "a STRUCT<b: ARRAY<TIME>>", "", "the field b has the DDL type TIME"),
+    (JSON, "a MAP<INT, STRING>", "", "the field a is a map whose keys are int"),
+    (JSON, "a MAP<STRING, MAP<DATE, INT>>", "", "whose keys are date"),
     (PROTOBUF, "AA==", "", "name the message"),
     (PROTOBUF, "?", "A", "not base64"),
     (PROTOBUF, "////", "A", "not a FileDescriptorSet"),
@@ -225,6 +229,14 @@ def test_an_invalid_schema_is_refused_with_the_reason(kind: str, text: str, mess
     with pytest.raises(SchemaError) as refused:
         checked_schema(kind, text, message)
     assert problem in str(refused.value)
+
+
+def test_stored_fields_that_have_no_form_in_json_can_be_compared() -> None:
+    assert unreadable(Schema(JSON, "at TIME, m MAP<INT, INT>"), Schema(JSON, "at TIME, m MAP<INT, INT>")) == []
+
+
+def test_keys_of_maps_are_texts() -> None:
+    assert checked_schema(JSON, "a MAP<STRING, INT>, b MAP<VARCHAR(3), MAP<CHAR(2), VARIANT>>")
 
 
 def test_comparing_takes_a_bounded_number_of_steps() -> None:
