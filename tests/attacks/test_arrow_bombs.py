@@ -15,9 +15,15 @@ import pytest
 from tests.support.arrow_bombs import (
     MIB,
     compressed_by_deprecated_key,
+    list_of_empty_structs,
+    list_of_nothing,
+    many_booleans,
+    many_large_variants,
+    many_null_headers,
     many_views,
     rows_of_nothing,
     shared_buffers,
+    variant_of_one_text,
 )
 from tests.support.attack_target import AttackTarget
 from tests.support.http_api import HttpApi, arrow_stream, vhost_path
@@ -57,6 +63,20 @@ def test_a_small_stream_does_not_become_large(attacked: AttackTarget, bomb: obje
     answers = [attacker.post(path, stream, **query)[0] for path, query in TARGETS.items()]
     attacked.check()
     assert answers == [400 if is_permitted else 403] * 2
+
+
+def test_small_headers_do_not_become_large(attacked: AttackTarget) -> None:
+    bombs = (
+        list_of_nothing(20_000_000),
+        list_of_empty_structs(2_000_000),
+        many_booleans(8_000_000),
+        many_null_headers(1_000, 10_000),
+        variant_of_one_text(9_900, 38_000),
+        many_large_variants(800),
+    )
+    answers = [attacked.api.post(path, bomb, **query)[0] for bomb in bombs for path, query in TARGETS.items()]
+    attacked.check()
+    assert answers == [400] * len(answers)
 
 
 def test_many_large_uploads_at_once_stay_within_the_watermark(attacked: AttackTarget) -> None:

@@ -161,6 +161,26 @@ def test_a_restart_keeps_them(tmp_path: Path) -> None:
         assert as_guest(broker).put(AT, {"schema": FIRST, "compatibility": "none"})[1]["version"] == 3
 
 
+def test_a_schema_of_an_earlier_version_that_would_be_refused_now_stays(broker: Broker, admin: ManagementApi) -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["a-b"], "default": "a-b"}
+    stored = Schema("avro", json.dumps(enum))
+    broker.call(lambda: broker.node.broker.vhost("/").schemas.add("orders", stored, "backward"))
+    assert admin.put("schemas/%2F/other", {"schema": stored.text})[0] == 400
+    assert admin.get(f"{AT}/1")[1]["schema"] == stored.text
+    exported = admin.get("definitions")[1]
+    assert admin.post("definitions", exported) == (204, None)
+    assert admin.post("definitions", exported, dry_run="true")[1]["existing"]
+    changed = {**enum, "symbols": ["a-b", "A"], "default": "A"}
+    assert admin.post("definitions", {"schemas": [{**exported["schemas"][0], "schema": json.dumps(changed)}]})[0] == 400
+    better = {"schema": json.dumps({**enum, "symbols": ["A"], "default": "A"})}
+    assert admin.post(f"{AT}/check", better)[1]["compatible"]
+    assert admin.put(AT, better)[1]["version"] == 2
+    with Broker(QUIET) as another:
+        status, answer = as_guest(another).post("definitions", exported)
+        assert status == 400
+        assert "the symbol 'a-b' of the Avro enum E is invalid" in answer["problems"][0]["cause"]
+
+
 def test_a_process_of_spark_asks_for_an_id_once(
     broker: Broker, admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

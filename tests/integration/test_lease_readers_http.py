@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,7 @@ import pytest
 
 import leveret
 from leveret.config import Settings
+from leveret.pipeline.lease_readers import GRACE, LeaseReader
 from tests.support.http_api import QUIET, HttpApi, vhost_path
 from tests.support.publishing import declare_at, fill
 from tests.support.spark_broker import eventually
@@ -77,6 +79,24 @@ def test_a_name_is_free_as_soon_as_its_process_has_ended(broker: leveret.Broker,
     assert register(api, "two")[0] == 409, "its request is open"
     connection.close()
     eventually(lambda: register(api, "two")[0] == 200)
+
+
+def test_readers_of_deleted_queues_do_not_stay_in_memory(broker: leveret.Broker, api: HttpApi) -> None:
+    declare_at(broker.amqp_url, "short")
+    for number in range(20):
+        given = {"consumer": str(number), "queue": "short", "reader": "r", "name": "short-lived"}
+        assert api.post(READERS, given)[0] == 200
+    assert api.send("DELETE", "/api/queues/%2F/short")[0].status == 204
+    assert api.delete(READERS, consumer="0", queue="short", reader="r")[0] == 404
+    assert readers_in_memory("short-lived") == 20
+    clock = broker.node.broker.clock
+    broker.call(lambda: clock.move_to(clock.now() + GRACE + 1))
+    assert register(api, "one")[0] == 200
+    assert readers_in_memory("short-lived") == 0
+
+
+def readers_in_memory(name: str) -> int:
+    return sum(isinstance(each, LeaseReader) and each.name == name for each in gc.get_objects())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.pipeline.topics import TopicFilter
 from leveret.routing.bindings import Destination
 from leveret.routing.bounds import RoutingRefused, RoutingWork
 from leveret.routing.topic import TopicTrie
@@ -36,6 +37,12 @@ def test_one_pattern_matches_as_the_slow_matcher_says(pattern: str, key: str) ->
     trie = TopicTrie()
     trie.add(pattern, Destination("queue", "q"))
     assert bool(list(trie.matches(key, RoutingWork()))) == slowly(split(pattern), split(key))
+
+
+@given(patterns, keys)
+def test_a_filter_matches_as_the_slow_matcher_says(pattern: str, key: str) -> None:
+    only = TopicFilter(pattern)
+    assert only.takes(key) == only.takes(key) == slowly(split(pattern), split(key))
 
 
 @given(st.lists(patterns, max_size=30), keys, st.integers(0, 2_000))

@@ -86,6 +86,63 @@ def shared_buffers(size: int) -> bytes:
     return bytes(stream.data)
 
 
+def list_of_nothing(number: int) -> bytes:
+    """A header that is a list of a type that takes no bytes."""
+    return _with_headers(pa.nulls(number))
+
+
+def list_of_empty_structs(number: int) -> bytes:
+    return _with_headers(pa.StructArray.from_buffers(pa.struct([]), number, [None]))
+
+
+def many_booleans(number: int) -> bytes:
+    """A header that is a list of bits."""
+    bits = pa.py_buffer(bytes(number // 8))
+    return _with_headers(pa.Array.from_buffers(pa.bool_(), number, [None, bits]))
+
+
+def many_null_headers(rows: int, number: int) -> bytes:
+    """Rows with many headers of a type that takes no bytes."""
+    kind = pa.struct([(str(name), pa.null()) for name in range(number)])
+    headers = pa.StructArray.from_buffers(kind, rows, [None], children=[pa.nulls(rows)] * number)
+    return arrow_stream(pa.record_batch({"body": pa.array([b""] * rows), "headers": headers}))
+
+
+def _with_headers(values: pa.Array) -> bytes:
+    """One row, with a list of these values as a header."""
+    many = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    headers = pa.StructArray.from_arrays([many], ["h"])
+    return arrow_stream(pa.record_batch({"body": pa.array([b""]), "headers": headers}))
+
+
+VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary(), metadata={"variant": "true"})])
+NAMELESS = b"\x01\x00\x00"  # the metadata of a variant without names
+
+
+def variant_of_one_text(number: int, size: int) -> bytes:
+    """A variant that is an array, whose values are all the same text."""
+    text = b"\x40" + size.to_bytes(4, "little") + bytes(size)
+    return _with_variants([variant_array(number, text)])
+
+
+def many_large_variants(number: int) -> bytes:
+    """Headers of one row that are arrays of 240 arrays of 40 values, which are all the same."""
+    value = variant_array(240, variant_array(40, b"\x40\x10\x00\x00\x00" + bytes(16)))
+    return _with_variants([value] * number)
+
+
+def variant_array(number: int, value: bytes) -> bytes:
+    """A variant that is an array of the same value, at the same place."""
+    is_large, width = 4, 3  # bytes of an offset, minus one
+    return bytes([3 | (is_large | width) << 2]) + number.to_bytes(4, "little") + bytes(4 * (number + 1)) + value
+
+
+def _with_variants(values: list[bytes]) -> bytes:
+    headers = [(str(name), {"value": value, "metadata": NAMELESS}) for name, value in enumerate(values)]
+    column = pa.array([headers], pa.map_(pa.string(), VARIANT))
+    return arrow_stream(pa.record_batch({"body": pa.array([b""]), "headers": column}))
+
+
 def rows_of_nothing() -> bytes:
     """Many rows of a type that takes no bytes."""
     stream = Patched(arrow_stream(pa.record_batch({"body": pa.array([b""], pa.binary(0))})))

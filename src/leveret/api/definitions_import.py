@@ -6,13 +6,14 @@ which RabbitMQ does not have, after policies. Each check yields a step, with the
 problem. An object may refer to an earlier one that is only planned. If there is any problem, nothing is changed and the
 response lists all problems. A dry run ends with the plan. Checking stops early in a file with too many problems.
 
-Both passes run in time slices, so other requests may change objects in between: the first step that then fails ends the
-import, and the response reports the completed steps. Imports run one at a time.
+Both passes run in time slices, and schemas are parsed in a thread, so other requests may change objects in between: the
+first step that then fails ends the import, and the response reports the completed steps. Imports run one at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 from leveret.api.context import ApiContext
@@ -25,6 +26,7 @@ from leveret.api.import_checks import (
     check_topic_permission,
     check_user,
     check_vhost,
+    schema_in,
 )
 from leveret.api.import_plan import Impossible, Plan, Step
 from leveret.api.import_topology import check_binding, check_exchange, check_queue, too_many_queues
@@ -90,6 +92,8 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
         if not isinstance(rows, list):
             raise BadRequest(f"'{section}' must be a list, not {excerpt(rows)}")
         for row in rows:
+            if section == "schemas":
+                plan.schema = await context.in_worker(partial(schema_in, row))
             _check(plan, section, row)
             checked += 1
             if len(plan.problems) >= MOST_PROBLEMS:

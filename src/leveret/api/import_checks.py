@@ -32,12 +32,12 @@ from leveret.broker.schemas import HIGHEST_VERSION
 from leveret.broker.vhost import Vhost
 from leveret.broker.vhost_cells import place_vhost, refuse_cell
 from leveret.broker.vhost_metadata import metadata_of, note_metadata
-from leveret.errors import PreconditionFailed
+from leveret.errors import LeveretError, PreconditionFailed
 from leveret.http.errors import BadRequest
 from leveret.http.rows import Row
 from leveret.http.values import integer_of, text_of
 from leveret.logs import get_log
-from leveret.schemas.schema import MODES, checked_schema
+from leveret.schemas.schema import MODES, Schema, checked_schema
 
 # ---- users and virtual hosts
 
@@ -198,15 +198,30 @@ def _policy_step(plan: Plan, kind: str, vhost: str, name: str, given: dict[str, 
 # ---- schemas
 
 
+def schema_in(row: object) -> Schema | LeveretError | None:
+    """The schema of a row, or why it is refused. It may take some time: call it in a thread."""
+    try:
+        given = {name: value for name, value in row.items() if value is not None} if isinstance(row, dict) else None
+        return None if given is None else checked_schema(*schema_given(given))
+    except LeveretError as problem:
+        return problem
+
+
 def check_schema(plan: Plan, row: Row) -> Step:
-    """One version of a schema. Its compatibility with the version before was checked when it was added."""
+    """One version of a schema. Its compatibility with the version before was checked when it was added. A version that
+    exists is accepted as it is: an earlier version of Leveret may have accepted more."""
     name, vhost = name_in(row), plan.vhost_of(row)
     number, mode = integer_of(row, "version", 1, HIGHEST_VERSION), compatibility_given(row, MODES[0])
-    schema = checked_schema(*schema_given(row))
     here, before = plan.here(vhost), None
+    named = None if here is None else here.schemas.get(name)
+    schema = plan.schema
+    if isinstance(schema, LeveretError):
+        problem, schema = schema, Schema(*schema_given(row))
+        if named is None or named.versions.get(number) != schema.id:
+            raise problem
+    assert schema is not None
     if here is not None:
         here.schemas.refuse_other_version(name, schema, number)
-        named = here.schemas.get(name)
         before = named.compatibility if named is not None and number in named.versions else None
 
     def apply() -> None:

@@ -14,6 +14,7 @@ from leveret.http.rows import Row
 from leveret.http.values import excerpt, is_encodable
 from leveret.routing.exchange import Exchange
 from leveret.routing.types import PREDECLARED
+from leveret.schemas.schema import Schema
 
 State = Literal["created", "changed", "existing"]
 Key = tuple[str, str]  # virtual host, name
@@ -56,6 +57,7 @@ class Plan:
         self.globals = broker.parameters.all()
         self.to_hash: str | None = None  # the password of the user that was checked last
         self.made_hashes: dict[str, str] = {}
+        self.schema: Schema | LeveretError | None = None  # in the row that is checked next, or why it is refused
 
     def vhost_of(self, row: Row) -> str:
         name = self.into if self.into is not None else row.get("vhost")

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from leveret.auth.pattern_bounds import refuse_large
 from leveret.errors import ConfigError
 
 Kind = Literal["configure", "write", "read"]
@@ -59,6 +60,7 @@ def compile_pattern(text: str) -> Any:
         raise ConfigError(f"pattern {text[:40]!r}... is too long: at most {LONGEST_PATTERN} characters are accepted")
     literal_braces = _BRACES.sub(lambda found: found[1] or r"\{", text or "^$")
     try:
+        refuse_large(literal_braces)
         return regex.compile(literal_braces, cache_pattern=False)
     except (regex.error, ValueError, RecursionError, OverflowError) as problem:
         raise ConfigError(f"pattern {text!r} is not a regular expression: {problem}") from None

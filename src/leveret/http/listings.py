@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from leveret.auth.pattern_bounds import refuse_large
 from leveret.http.errors import BadRequest, PageOutOfRange
 from leveret.http.responses import JSON, encoded, json_bytes_response
 from leveret.http.rows import Row, RowDescription
@@ -248,6 +249,7 @@ def _named(rows: list[SortKey[Any]], name: str, *, is_regex: bool) -> list[SortK
     import regex  # on first use
 
     try:
+        refuse_large(name)
         pattern = regex.compile(name, regex.IGNORECASE, cache_pattern=False)
     except (regex.error, ValueError, RecursionError, OverflowError) as problem:
         raise BadRequest(f"'name' is not a valid regular expression: {problem}") from None

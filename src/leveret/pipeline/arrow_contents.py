@@ -62,7 +62,7 @@ PIECE_BYTES = 4 << 20
 # Rows that have no properties are not converted that way.
 PLAIN_ROWS = RUN
 PLAIN_BYTES = RUN_BYTES // 2  # with their heads they are still below RUN_BYTES
-BESIDES = 1 << 20  # bytes of a row that are not its body: more than headers and properties can have
+MOST_BESIDES = 1 << 20  # bytes of a row that are not its body: more than headers and properties can have
 
 
 class Encoded(NamedTuple):
@@ -140,8 +140,9 @@ class Contents:
         largest = pc.max(pc.binary_length(piece.column("body"))).as_py() or 0
         if largest > self._most:
             raise ContentTooLarge(too_large(largest, self._most))
-        if piece.num_rows == 1 and piece.nbytes > self._most + BESIDES:
-            raise ContentTooLarge(f"a row of {piece.nbytes} bytes: headers and properties have {BESIDES} bytes at most")
+        besides = piece.nbytes - piece.column("body").nbytes if piece.num_rows == 1 else 0
+        if besides > MOST_BESIDES:
+            raise ContentTooLarge(f"headers and properties have {besides} bytes in one row: at most {MOST_BESIDES} fit")
 
     def _addressed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, Address]]:
         """Ranges of rows with the same address."""
@@ -323,9 +324,9 @@ def _refuse_strange_types(schema: pa.Schema) -> None:
     for field in schema:
         if not _fits(field):
             raise BadRequest(
-                f"column '{field.name}' has type {field.type}: body is binary or string, routing_key and exchange are "
-                f"string, mandatory is boolean, headers is {ACCEPTED}, properties a struct of {', '.join(PROPERTIES)}; "
-                "send no dictionaries and no views"
+                f"column '{field.name}' has type {field.type!s:.200}: body is binary or string, routing_key and "
+                f"exchange are string, mandatory is boolean, headers is {ACCEPTED}, properties a struct of "
+                f"{', '.join(PROPERTIES)}; send no dictionaries and no views"
             )
 
 

@@ -11,7 +11,8 @@ memory as they have bytes.
 - No custom metadata on a message, for the same reason.
 - No compression. No view types (pipeline/arrow_contents.py), where many values can share the same bytes.
 - Buffers follow each other: two columns cannot use the same bytes.
-- At most as many rows as the body has bytes: some types use no bytes per row.
+- At most as many rows as the body has bytes, and as many values in all columns as it has bits: some types use no bytes
+  per value.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _int32 = Struct("<i").unpack_from
 _int16 = Struct("<h").unpack_from
 _uint16 = Struct("<H").unpack_from
 _int64 = Struct("<q").unpack_from
+_NODE = Struct("<qq")  # length, number of nulls
 _BUFFER = Struct("<qq")  # offset, length
 
 Framed = bytearray  # one message, whole
@@ -129,6 +131,12 @@ def _refuse_large_batch(metadata: bytes, batch: int, length: int) -> None:
     rows = _number(metadata, _field(metadata, batch, ROWS))
     if not 0 <= rows <= length:
         raise BadRequest(f"a record batch of {rows} rows in {length} bytes: send rows with a body")
+    first, number = _vector(metadata, _field(metadata, batch, NODES))
+    lengths = [_NODE.unpack_from(metadata, first + place * _NODE.size)[0] for place in range(number)]
+    if min(lengths, default=0) < 0 or sum(lengths) > 8 * length:
+        raise BadRequest(
+            f"a record batch of {sum(lengths)} values in {length} bytes: leave out columns and lists of the type null"
+        )
     first, number = _vector(metadata, _field(metadata, batch, BUFFERS))
     if number > MOST_BUFFERS:
         raise BadRequest(f"a record batch has {number} buffers: the limit is {MOST_BUFFERS}; send fewer columns")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from leveret.pipeline.record_batches import Portion, batch_of_portion
 from leveret.pipeline.topics import TopicFilter
 from leveret.store.stream_files import StreamChunk, StreamFiles, StreamGone
 
+LONGEST_STEP = 0.2  # seconds after which no further chunk is filtered: the threads are shared with other requests
 MOST_LOOKED_AT = 64  # chunks of one step, if few of their messages are in the range
 
 
@@ -49,7 +51,10 @@ class StreamFetch:
     def step(self) -> list[pa.RecordBatch]:
         gathered: list[StreamChunk] = []
         rows = size = 0
+        end = perf_counter() + LONGEST_STEP
         for _ in range(MOST_LOOKED_AT):
+            if perf_counter() > end:
+                break
             chunk = self._left or self._next()
             self._left = None
             if chunk is None:

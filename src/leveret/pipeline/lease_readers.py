@@ -51,6 +51,7 @@ class LeaseReaders:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._readers: dict[int, dict[str, LeaseReader]] = {}  # by queue and consumer
+        self._next_sweep = 0.0
 
     @property
     def _clock(self) -> Clock:
@@ -58,6 +59,7 @@ class LeaseReaders:
 
     def register(self, queue: DeclaredQueue, consumer: str, identifier: str, name: str, user: str) -> LeaseReader:
         """The reader with this identifier, new or known. Conflict if another reader is running."""
+        self._sweep()
         self.refuse_other(queue, consumer, identifier)
         reader = self._find(queue, consumer)
         if reader is None:
@@ -107,11 +109,19 @@ class LeaseReaders:
     def _find(self, queue: DeclaredQueue, consumer: str) -> LeaseReader | None:
         reader = self._readers.get(queue.id, {}).get(consumer)
         if reader is not None and reader.is_gone(self._clock.now()):
-            self.remove_gone(queue.id)
+            self._remove_gone(queue.id)
             return None
         return reader
 
-    def remove_gone(self, queue: int) -> None:
+    def _sweep(self) -> None:
+        """Remove the readers that are gone, also those of deleted queues, which no request asks for again."""
+        now = self._clock.now()
+        if now >= self._next_sweep:
+            self._next_sweep = now + GRACE
+            for queue in list(self._readers):
+                self._remove_gone(queue)
+
+    def _remove_gone(self, queue: int) -> None:
         now = self._clock.now()
         kept = {name: each for name, each in self._readers.pop(queue, {}).items() if not each.is_gone(now)}
         if kept:
@@ -120,7 +130,7 @@ class LeaseReaders:
     def _refuse_too_many(self, queue: DeclaredQueue) -> None:
         if len(self._readers.get(queue.id, {})) < MOST_READERS:
             return
-        self.remove_gone(queue.id)
+        self._remove_gone(queue.id)
         if len(self._readers.get(queue.id, {})) >= MOST_READERS:
             raise PreconditionFailed(
                 f"queue '{queue.name}' in vhost '{queue.vhost}' has {MOST_READERS} readers, no more are accepted: stop "

@@ -17,7 +17,7 @@ from leveret.backlog.walk import STEP, Walk
 from leveret.message import Message
 from leveret.pipeline.arrow_batches import Rows
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
-from leveret.pipeline.topics import TopicFilter
+from leveret.pipeline.topics import AT_ONCE, TopicFilter
 
 
 class OffsetRange(NamedTuple):
@@ -83,7 +83,7 @@ async def rows_of(queue: Backlog, asked: OffsetRange) -> AsyncGenerator[Rows]:
     walk = Walk(queue, portion.visit, progress.set, glance=portion.glance, first=asked.start, stop=asked.stop)
     while not walk.is_over:
         progress.clear()
-        if not walk.step(STEP) and not walk.is_over:
+        if not walk.step(STEP if asked.only is None else AT_ONCE) and not walk.is_over:
             await progress.wait()  # the next messages are on disk
         if portion.is_full:
             yield portion.take(queue.name)

@@ -75,10 +75,11 @@ class SourcesEndpoints:
         queues: Sequence[DeclaredQueue],
         view_of: Callable[[DeclaredQueue], dict[str, object]],
     ) -> list[dict[str, object]]:
-        """The views of queues, each made by the cell where it lives."""
-        local = [queue for queue in queues if queue.home is None]
+        """The views of queues, each made by the cell where it lives. A queue can be named several times."""
+        every = dict.fromkeys(queues)
+        local = [queue for queue in every if queue.home is None]
         cells: dict[str, list[DeclaredQueue]] = {}
-        for queue in queues:
+        for queue in every:
             if queue.home is not None:
                 cells.setdefault(queue.home.cell_name, []).append(queue)
         asked = [self._remote_views(request, resource, cell, each) for cell, each in cells.items()]
@@ -123,7 +124,7 @@ class SourcesEndpoints:
         moment = integer_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000 if has_time else 0
         views = await self._views(request, "offsets", queues, offsets_view)
         for queue, view in zip(queues, views, strict=True):
-            if has_time and queue.home is None:
+            if has_time and queue.home is None and "at" not in view:
                 view["at"] = await self._at(queue, moment)
         return json_response({"offsets": views})
 
@@ -239,9 +240,7 @@ def offsets_view(queue: DeclaredQueue) -> dict[str, object]:
     if stream is not None:
         first, stop, size = stream.first_offset, stream.next_offset, stream.files.bytes
     elif backlog is not None:
-        firsts = [
-            min((waiting[0] for waiting in lane.returned), default=lane.head) for lane in backlog.lanes if len(lane)
-        ]
+        firsts = [lane.returned[0][0] if lane.returned else lane.head for lane in backlog.lanes if len(lane)]
         stop = max(lane.tail for lane in backlog.lanes)
         first, size = min(firsts, default=stop), queue.bytes - queue.held
     return {"queue": queue.name, "first": first, "next": stop, "bytes": size}

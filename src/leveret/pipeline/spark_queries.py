@@ -29,15 +29,18 @@ FAILED = "failed"  # a state
 VERSION = 1  # of the saved queries
 LARGEST = 64 << 20  # bytes of the saved queries: as many reports as fit into memory, of the largest size
 
+MOST = 1e18  # of a number: more is not plausible
+
+Number = int | float | None
 Report = dict[str, Any]
 
 
 class Progress(NamedTuple):
     at: float  # wall time
-    input_rows_per_second: object
-    rows_per_second: object
-    lag: object
-    batch_ms: object
+    input_rows_per_second: Number
+    rows_per_second: Number
+    lag: Number
+    batch_ms: Number
     state_rows: int | None
 
 
@@ -150,13 +153,20 @@ def state_sum(report: Report, field: str) -> int | None:
     return sum(each.get(field, 0) for each in operators) if operators else None
 
 
+def number_of(value: object) -> Number:
+    """None also for infinite and implausibly large numbers."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < MOST else None
+
+
 def _progress(at: float, report: Report) -> Progress:
     return Progress(
         at,
-        report.get("input_rows_per_second"),
-        report.get("rows_per_second"),
-        report.get("lag"),
-        report.get("batch_ms"),
+        number_of(report.get("input_rows_per_second")),
+        number_of(report.get("rows_per_second")),
+        number_of(report.get("lag")),
+        number_of(report.get("batch_ms")),
         state_sum(report, "rows"),
     )
 

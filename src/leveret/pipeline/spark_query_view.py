@@ -18,12 +18,11 @@ from leveret.broker.broker import Broker
 from leveret.http.login import broker_of, user_of
 from leveret.http.roles import MONITORING, has_role, may_see
 from leveret.http.rows import Row
-from leveret.pipeline.spark_queries import Report, SparkQuery, state_sum
+from leveret.pipeline.spark_queries import Report, SparkQuery, number_of, state_sum
 
 ENDED = ("stopped", "failed")
 SILENT_AFTER = 120.0  # seconds without a report; more if the query's batches take longer
 SILENT_BATCHES = 3
-LARGEST = 1e18
 OF_ALL_VHOSTS = ("error", "steps", "spark_ui")
 
 
@@ -99,10 +98,7 @@ def query_row(request: Request, query: SparkQuery) -> Row:
         "at": _text(report.get("at")),
         "last_seen": broker.clock.wall() - silent,
         "silent_for": silent,
-        "recent": [
-            {"at": one.at, "rows_per_second": number_of(one.rows_per_second), "lag": number_of(one.lag)}
-            for one in query.recent
-        ],
+        "recent": [{"at": one.at, "rows_per_second": one.rows_per_second, "lag": one.lag} for one in query.recent],
     }
 
 
@@ -116,20 +112,13 @@ def query_detail(request: Request, query: SparkQuery) -> Row:
         "state_operators": report.get("state_operators") or [],
         "state_memory_bytes": state_sum(report, "memory_bytes"),
         "spark_ui": report.get("spark_ui"),
-        "recent": [{name: number_of(value) for name, value in one._asdict().items()} for one in query.recent],
+        "recent": [one._asdict() for one in query.recent],
     }
 
 
 def name_of(query: SparkQuery) -> str:
     """Names are optional in Spark."""
     return _text(query.report.get("name")) or str(query.report["id"])
-
-
-def number_of(value: object) -> int | float | None:
-    """None also for infinite and implausibly large numbers."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return value if abs(value) < LARGEST else None
 
 
 def state_of(query: SparkQuery, silent: float) -> str:

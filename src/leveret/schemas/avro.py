@@ -1,7 +1,8 @@
 """Avro schemas as trees of types, parsed from JSON.
 
 Named types (records, enums, fixed) are resolved: a reference is the same object as its definition, so the tree of a
-recursive schema has cycles. Attributes that do not matter for decoding (doc, order) are dropped.
+recursive schema has cycles. Attributes that do not matter for decoding (doc, order) are dropped. A schema that is added
+to the registry is checked further (avro_rules.py); stored ones, also of earlier versions, only have to be read.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from leveret.schemas.errors import SchemaError
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 NAMED = frozenset(("record", "error", "enum", "fixed"))
-RANGES = {"int": 1 << 31, "long": 1 << 63}
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DEEPEST = 32  # nested types
+MOST_SHOWN = 10  # branches of a union in an error
+PARSED_BY_FASTAVRO = "__fastavro_parsed"
+LONGEST_NAME = 1_000  # characters, with the namespace: it is repeated for each name inside
 
 
 @dataclass(eq=False, slots=True)
@@ -34,7 +37,7 @@ class AvroType:
 
     kind: str
     name: str = ""  # full name of a record, enum or fixed
-    aliases: tuple[str, ...] = ()
+    aliases: frozenset[str] = frozenset()
     fields: tuple[AvroField, ...] = ()
     inner: tuple[AvroType, ...] = ()
     symbols: tuple[str, ...] = ()
@@ -46,22 +49,48 @@ class AvroType:
 
     def __str__(self) -> str:
         if self.kind == "union":
-            return " or ".join(map(str, self.inner))
-        return f"{self.kind} {self.name}" if self.name else self.logical or self.kind
+            more = " or ..." if len(self.inner) > MOST_SHOWN else ""
+            return " or ".join(map(str, self.inner[:MOST_SHOWN])) + more
+        return f"{self.kind} {shortened(self.name)}" if self.name else self.logical or self.kind
+
+
+class AvroDefault(NamedTuple):
+    record: str
+    field: str
+    type: AvroType
+    value: Any
+
+
+class ParsedAvro(NamedTuple):
+    """``problems``: what Avro does not allow, or other implementations refuse, although it can be read here."""
+
+    type: AvroType
+    named: dict[str, AvroType]
+    defaults: list[AvroDefault]
+    problems: list[str]
 
 
 def parse_avro(text: str) -> AvroType:
     """SchemaError: the text is not an Avro schema."""
+    return parsed_avro(text).type
+
+
+def parsed_avro(text: str) -> ParsedAvro:
     try:
         node = json.loads(text)
-    except (ValueError, RecursionError) as problem:
+        parser = _Parser()
+        return ParsedAvro(parser.parse(node, "", 0), parser.names, parser.defaults, parser.problems)
+    except ValueError as problem:
         raise SchemaError(f"the Avro schema is not JSON: {problem}") from None
-    return _Parser().parse(node, "", 0)
+    except RecursionError:
+        raise SchemaError("the Avro schema is not JSON, or nested too deeply") from None
 
 
 class _Parser:
     def __init__(self) -> None:
-        self._names: dict[str, AvroType] = {}
+        self.names: dict[str, AvroType] = {}
+        self.defaults: list[AvroDefault] = []
+        self.problems: list[str] = []
 
     def parse(self, node: Any, namespace: str, depth: int) -> AvroType:
         if depth > DEEPEST:
@@ -72,8 +101,11 @@ class _Parser:
             return self._union(node, namespace, depth)
         if not isinstance(node, dict) or "type" not in node:
             raise SchemaError(f"{_short(node)} is not an Avro type: use a name, a list or an object with 'type'")
+        if PARSED_BY_FASTAVRO in node:
+            self.problems.append(f"has '{PARSED_BY_FASTAVRO}': add the schema as it was before fastavro parsed it")
         kind = node["type"]
         if not isinstance(kind, str):
+            self.problems.append(f"has {_short(kind)} as the 'type' of a type: write the inner type alone")
             return self.parse(kind, namespace, depth + 1)
         if kind in NAMED:
             return self._declared(kind, node, namespace, depth)
@@ -83,12 +115,20 @@ class _Parser:
                 raise SchemaError(f"an Avro {kind} is missing '{'items' if kind == 'array' else 'values'}'")
             return AvroType(kind, inner=(self.parse(item, namespace, depth + 1),))
         found = self._named_or_primitive(kind, namespace)
-        return found if found.name else _with_logical(found, node)
+        if found.name:
+            self.problems.append(f"has {{'type': '{shortened(kind)}'}}: write the name of a defined type alone")
+            return found
+        return self._with_logical(found, node)
 
     def _named_or_primitive(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
-        found = self._names.get(_full(name, namespace)) or self._names.get(name)
+        found = self.names.get(_full(name, namespace))
+        if found is None and (found := self.names.get(name)) is not None:
+            self.problems.append(
+                f"refers to '{shortened(name)}' in the namespace '{shortened(namespace)}', where it is not defined: "
+                "define it there"
+            )
         if found is None:
             raise SchemaError(f"the Avro type {_short(name)} is unknown: define it before its first use")
         return found
@@ -102,13 +142,16 @@ class _Parser:
 
     def _declared(self, kind: str, node: dict[str, Any], namespace: str, depth: int) -> AvroType:
         name = _full(_text(node, "name", f"an Avro {kind}"), node.get("namespace", namespace) or "")
-        if not all(NAME.fullmatch(part) for part in name.split(".")):
-            raise SchemaError(f"the Avro name {_short(name)} is invalid: use letters, digits and underscores")
-        if name in self._names or name in PRIMITIVES:
+        if len(name) > LONGEST_NAME or not all(NAME.fullmatch(part) for part in name.split(".")):
+            raise SchemaError(
+                f"the Avro name {_short(name)} is invalid: use letters, digits and underscores, "
+                f"and at most {LONGEST_NAME} of them"
+            )
+        if name in self.names or name in PRIMITIVES:
             raise SchemaError(f"the Avro type '{name}' is defined twice: use its name the second time")
         space = name.rpartition(".")[0]
-        found = self._names[name] = AvroType("record" if kind == "error" else kind, name)
-        found.aliases = tuple(_full(alias, space) for alias in _texts(node, "aliases", name))
+        found = self.names[name] = AvroType("record" if kind == "error" else kind, name)
+        found.aliases = frozenset(_full(alias, space) for alias in _texts(node, "aliases", name))
         if found.kind == "record":
             found.fields = self._fields(node, name, space, depth)
         elif kind == "enum":
@@ -118,7 +161,7 @@ class _Parser:
                 raise SchemaError(f"the Avro enum '{name}' needs symbols, and its default must be one of them")
         else:
             found.size = _whole(node, "size", name)
-            _with_logical(found, node)
+            self._with_logical(found, node)
         return found
 
     def _fields(self, node: dict[str, Any], record: str, namespace: str, depth: int) -> tuple[AvroField, ...]:
@@ -137,55 +180,28 @@ class _Parser:
         if not NAME.fullmatch(name):
             raise SchemaError(f"the field {_short(name)} of the Avro record '{record}' has an invalid name")
         kind = self.parse(row["type"], namespace, depth + 1)
-        if "default" in row and not fits(kind, row["default"]):
-            raise SchemaError(
-                f"the default {_short(row['default'])} of the field '{name}' of '{record}' is not of the type {kind}"
-            )
+        if "default" in row:
+            self.defaults.append(AvroDefault(record, name, kind, row["default"]))
         return AvroField(name, kind, tuple(_texts(row, "aliases", record)), "default" in row)
 
-
-def fits(kind: AvroType, value: Any) -> bool:
-    """Whether the value, as JSON, is a default of this type."""
-    if kind.kind == "union":
-        return any(fits(branch, value) for branch in kind.inner)
-    if kind.kind == "array":
-        return isinstance(value, list) and all(fits(kind.inner[0], each) for each in value)
-    if kind.kind == "map":
-        return isinstance(value, dict) and all(fits(kind.inner[0], each) for each in value.values())
-    if kind.kind == "record":
-        return isinstance(value, dict) and all(
-            fits(field.type, value[field.name]) if field.name in value else field.has_default for field in kind.fields
-        )
-    return _fits_simple(kind, value)
-
-
-def _fits_simple(kind: AvroType, value: Any) -> bool:
-    if kind.kind == "null":
-        return value is None
-    if kind.kind == "boolean" or isinstance(value, bool):
-        return kind.kind == "boolean" and isinstance(value, bool)
-    if kind.kind in RANGES:
-        return isinstance(value, int) and -RANGES[kind.kind] <= value < RANGES[kind.kind]
-    if kind.kind in ("float", "double"):
-        return isinstance(value, int | float)
-    if kind.kind == "enum":
-        return value in kind.symbols
-    return isinstance(value, str) and (kind.kind != "fixed" or len(value) == kind.size)
-
-
-def _with_logical(kind: AvroType, node: dict[str, Any]) -> AvroType:
-    """A logical type that is unknown or invalid is ignored, as Avro demands."""
-    logical = node.get("logicalType")
-    if not isinstance(logical, str):
-        return kind
-    precision, scale = node.get("precision", 0), node.get("scale", 0)
-    if logical == "decimal":
-        is_valid = isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0
-        if kind.kind not in ("bytes", "fixed") or not is_valid:
+    def _with_logical(self, kind: AvroType, node: dict[str, Any]) -> AvroType:
+        """A logical type that is unknown or invalid is ignored, as Avro demands."""
+        logical = node.get("logicalType")
+        if not isinstance(logical, str):
             return kind
-        kind.precision, kind.scale = precision, scale
-    kind.logical = logical
-    return kind
+        precision, scale = node.get("precision", 0), node.get("scale", 0)
+        if logical == "decimal":
+            if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision > 0:
+                self.problems.append(
+                    f"has a decimal with the precision {_short(precision)} and the scale {_short(scale)}: the "
+                    "precision is at least 1, the scale from 0 to the precision"
+                )
+                return kind
+            if kind.kind not in ("bytes", "fixed"):
+                return kind
+            kind.precision, kind.scale = precision, scale
+        kind.logical = logical
+        return kind
 
 
 def _full(name: object, namespace: object) -> str:
@@ -211,6 +227,10 @@ def _whole(node: dict[str, Any], key: str, what: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise SchemaError(f"'{key}' of '{what}' in the Avro schema must be a whole number, not {_short(value)}")
     return value
+
+
+def shortened(text: str) -> str:
+    return f"{text:.80}"
 
 
 def _short(value: object) -> str:

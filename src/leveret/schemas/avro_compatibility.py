@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leveret.schemas.avro import AvroField, AvroType
-from leveret.schemas.resolution import Resolution
+from leveret.schemas.avro import AvroField, AvroType, shortened
+from leveret.schemas.resolution import Resolution, below
 
 PROMOTIONS = {  # by the type that was written, the types that it can be read as
     "int": ("long", "float", "double"),
@@ -52,9 +52,10 @@ class _Avro:
         elif reader.kind == "record":
             yield from self._resolution.once((reader, writer), lambda: self._records(reader, writer, path))
         elif reader.kind == "enum":
-            missing = [symbol for symbol in writer.symbols if symbol not in reader.symbols]
-            if missing and reader.default is None:
-                yield f"{path or 'the schema'}: {reader} lacks the symbol {missing[0]} and has no default"
+            known = {*reader.symbols}
+            missing = next((symbol for symbol in writer.symbols if symbol not in known), None)
+            if missing is not None and reader.default is None:
+                yield f"{path or 'the schema'}: {reader} lacks the symbol {shortened(missing)} and has no default"
         elif reader.size != writer.size:
             yield f"{path or 'the schema'}: the size of {reader} changed from {writer.size} to {reader.size}"
         else:
@@ -63,7 +64,7 @@ class _Avro:
     def _records(self, reader: AvroType, writer: AvroType, path: str) -> Iterator[str]:
         written = {field.name: field for field in writer.fields}
         for field in reader.fields:
-            place = f"{path}.{field.name}" if path else field.name
+            place = below(path, field.name)
             source = _source(field, written)
             if source is not None:
                 yield from self.compare(field.type, source.type, place)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leveret.schemas.ddl import DdlType
-from leveret.schemas.resolution import Resolution
+from leveret.schemas.resolution import Resolution, below
 
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
@@ -35,7 +35,7 @@ def _compare(resolution: Resolution, reader: DdlType, writer: DdlType, path: str
 def _structs(resolution: Resolution, reader: DdlType, writer: DdlType, path: str) -> Iterator[str]:
     written = {field.name: field for field in writer.fields}
     for field in reader.fields:
-        place = f"{path}.{field.name}" if path else field.name
+        place = below(path, field.name)
         source = written.get(field.name)
         if source is not None:
             yield from _compare(resolution, field.type, source.type, place)

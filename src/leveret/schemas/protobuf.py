@@ -25,6 +25,7 @@ TYPES = (
     *("bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 )
 DEEPEST = 32
+LONGEST_NAME = 1_000  # characters, with the package and the messages around: it is repeated for each name inside
 Values = dict[int, list[int | bytes]]
 
 
@@ -38,7 +39,7 @@ class ProtoField:
 
     def __str__(self) -> str:
         repeated = "repeated " if self.label == REPEATED else ""
-        return f"{repeated}{self.type_name or TYPES[self.kind]}"
+        return f"{repeated}{self.type_name:.80}" if self.type_name else f"{repeated}{TYPES[self.kind]}"
 
 
 @dataclass(slots=True)
@@ -90,8 +91,8 @@ def _refuse_unresolved(found: ProtoFiles) -> None:
             known = found.enums if each.kind == ENUM else found.messages
             if each.kind in (GROUP, MESSAGE, ENUM) and each.type_name not in known:
                 raise SchemaError(
-                    f"the Protobuf schema lacks {each.type_name!r:.80}, the type of {name}.{each.name}: call protoc "
-                    "with --include_imports"
+                    f"the Protobuf schema lacks {each.type_name!r:.80}, the type of {name}.{each.name:.80}: call "
+                    "protoc with --include_imports"
                 )
 
 
@@ -165,4 +166,8 @@ def _number(values: Values, number: int) -> int:
 
 
 def _join(scope: str, name: str) -> str:
+    if len(scope) + len(name) >= LONGEST_NAME:
+        raise SchemaError(
+            f"the Protobuf schema has the name {name!r:.80}, which is longer than {LONGEST_NAME} characters"
+        )
     return f"{scope}.{name}" if scope else name

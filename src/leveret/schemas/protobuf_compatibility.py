@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from leveret.schemas.protobuf import GROUP, MESSAGE, REPEATED, REQUIRED, TYPES, ProtoField, ProtoFiles
-from leveret.schemas.resolution import Resolution
+from leveret.schemas.resolution import Resolution, below
 
 WIDER = {  # by the type that was written, the types that it can be read as
     "int32": ("int64",),
@@ -38,7 +38,7 @@ class _Protobuf:
         written = {field.number: field for field in self._writer.messages[writer]}
         for field in self._reader.messages[reader]:
             self._resolution.step()
-            place = f"{path}.{field.name}" if path else field.name
+            place = below(path, field.name)
             source = written.get(field.number)
             if field.label == REQUIRED and (source is None or source.label != REQUIRED):
                 yield f"{place}: the field is required, but may be missing in the data; make it optional"

@@ -2,19 +2,27 @@
 
 Pairs of named types are compared once. A pair counts as compatible while it is being compared, which makes recursive
 types work. If it turns out not to be, everything that was found compatible meanwhile is forgotten, because it may have
-relied on the pair. The number of comparisons is bounded.
+relied on the pair. The number of comparisons is bounded, and so are the texts of the problems: names can be long, and
+each problem has the path of its field.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from leveret.schemas.errors import SchemaError
 
 MOST_STEPS = 50_000
 MOST_PROBLEMS = 20
 DEEPEST = 64  # named types inside each other
+LONGEST_PATH = 300  # characters
 Pair = tuple[object, object]
+
+
+def below(path: str, field: str) -> str:
+    """The path of a field, shortened."""
+    return f"{path}.{field}"[:LONGEST_PATH] if path else field[:LONGEST_PATH]
 
 
 class Resolution:
@@ -36,10 +44,10 @@ class Resolution:
             mark = len(self._good)
             self._good[pair] = None
             self._depth += 1
-            problems = list(compare())
+            problems = list(islice(compare(), MOST_PROBLEMS))
             self._depth -= 1
             if problems:
                 while len(self._good) > mark:
                     self._good.popitem()
-                self._bad[pair] = problems[:MOST_PROBLEMS]
+                self._bad[pair] = problems
         return self._bad.get(pair, [])

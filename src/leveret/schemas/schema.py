@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from leveret.schemas.avro import parse_avro
 from leveret.schemas.avro_compatibility import unreadable_avro
+from leveret.schemas.avro_rules import check_avro
 from leveret.schemas.ddl import parse_ddl
 from leveret.schemas.ddl_compatibility import unreadable_ddl
+from leveret.schemas.ddl_rules import check_ddl
 from leveret.schemas.errors import SchemaError
 from leveret.schemas.protobuf import parse_protobuf
 from leveret.schemas.protobuf_compatibility import unreadable_protobuf
@@ -53,18 +55,35 @@ def checked_schema(type_: str, text: str, message: str = "") -> Schema:
         raise SchemaError(f"unknown schema type {type_!r:.80}: choose one of {', '.join(TYPES)}")
     if (type_ == PROTOBUF) != bool(message):
         raise SchemaError("name the message of a Protobuf schema in 'message', and only there")
-    size = len(text.encode())
-    if size > LARGEST or len(message.encode()) > LARGEST_MESSAGE:
-        raise SchemaError(f"the schema has {size} bytes: at most {LARGEST} are stored; split it, or leave out docs")
+    _refuse_large(text, message)
     schema = Schema(type_, " ".join(text.split("\n")).strip() if type_ == JSON else text.strip(), message)
     if type_ == AVRO:
-        parse_avro(text)
-        return schema._replace(text=json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False))
+        check_avro(text)
+        schema = schema._replace(text=_compact(text))
+        _refuse_large(schema.text, message)  # again: characters were unescaped, and numbers written in full
+        return schema
     if type_ == PROTOBUF:
         parse_protobuf(schema.text, message)
     else:
-        parse_ddl(schema.text)
+        check_ddl(schema.text)
     return schema
+
+
+def _refuse_large(text: str, message: str) -> None:
+    try:
+        size = len(text.encode())
+        is_large = size > LARGEST or len(message.encode()) > LARGEST_MESSAGE
+    except UnicodeEncodeError as problem:
+        raise SchemaError(f"the schema has text that is not Unicode, as half a surrogate pair: {problem}") from None
+    if is_large:
+        raise SchemaError(f"the schema has {size} bytes: at most {LARGEST} are stored; split it, or leave out docs")
+
+
+def _compact(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError) as problem:
+        raise SchemaError(f"the Avro schema is not JSON, or nested too deeply: {problem}") from None
 
 
 def incompatibilities(new: Schema, before: Schema, mode: str) -> list[str]:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
-from leveret.pipeline.spark_queries import OUTCOMES, SparkQueries, SparkQuery, state_sum
-from leveret.pipeline.spark_query_view import name_of, number_of, state_of, vhosts_of
+from leveret.pipeline.spark_queries import OUTCOMES, SparkQueries, SparkQuery, number_of, state_sum
+from leveret.pipeline.spark_query_view import name_of, state_of, vhosts_of
 from leveret.stats.metric_families import Family, Labels, ObjectFamily, Value, family_of, object_families
 
 GROUP = "spark_query_metrics"

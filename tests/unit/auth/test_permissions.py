@@ -128,6 +128,43 @@ def test_braces_that_mean_something_keep_their_meaning(pattern: str, name: str) 
     assert compile_pattern(pattern).search(name)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}$",
+        r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.){2,}[a-z]{2,63}$",
+        "^(?:[0-9a-f]{2}:){5}[0-9a-f]{2}$",
+        "^.{255}$",
+        r"\(?R[)]",
+        "(?x) a+ # comment",
+        "(?-i:a){3}",
+    ],
+)
+def test_usual_patterns_are_not_too_large(pattern: str) -> None:
+    assert compile_pattern(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        ".{65535}" * 20,
+        "(?:(?:a{100}){100}){100}",
+        "((a{2,}){300}){300,}",
+        "[" + "ab" * 1_000 + "]{100}",
+        "(a){9}" * 600,
+        "(?ix)(a) # comment\n{100000}",
+        "(?P<a>x(?&a)?)",
+        "a(?R)?b",
+        "(a(?1)?b)",
+        "(?+1)(a)",
+        "(?P<q>a)(?P>q)",
+    ],
+)
+def test_patterns_that_take_much_memory_are_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="is not a regular expression: it "):
+        compile_pattern(pattern)
+
+
 def test_an_answer_is_the_same_when_it_is_asked_again(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="^a", read="")
     for _ in range(2):

@@ -10,16 +10,11 @@ import pytest
 
 from leveret.http.errors import BadRequest
 from leveret.pipeline.arrow_headers import are_headers, encoded_headers
-from leveret.pipeline.variants import InvalidVariant, variant_of
+from leveret.pipeline.variants import Budget, InvalidVariant, variant_of
 from leveret.wire.fields import decode_table
+from tests.support.arrow_bombs import NAMELESS, VARIANT, variant_array
 
-VARIANT = pa.struct(
-    [
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
-    ]
-)
-NAMELESS = b"\x01\x00\x00"
+MOST = 1_000
 # As Spark 4.1 writes parse_json('{"x":[1,2.5,true,null]}').
 NESTED = (
     b"\x02\x01\x00\x00\x11\x03\x04\x00\x02\x08\t\n\x0c\x01 \x01\x19\x00\x00\x00\x04\x00",
@@ -68,7 +63,7 @@ def test_maps_have_values_of_one_type_or_variants() -> None:
     ],
 )
 def test_scalars_of_variants(value: bytes, expected: object) -> None:
-    assert variant_of(value, NAMELESS) == expected
+    assert variant_of(value, NAMELESS, Budget(MOST)) == expected
 
 
 def bomb() -> bytes:
@@ -79,12 +74,54 @@ def bomb() -> bytes:
     return value
 
 
+def texts(number: int, size: int) -> bytes:
+    """An array whose values are all the same text."""
+    return variant_array(number, b"\x40" + size.to_bytes(4, "little") + b"x" * size)
+
+
+def test_the_values_of_variants_have_a_limited_size() -> None:
+    assert variant_of(texts(10, 89), NAMELESS, Budget(MOST)) == ["x" * 89] * 10
+    with pytest.raises(InvalidVariant, match="more than 1000 bytes"):
+        variant_of(texts(10, 100), NAMELESS, Budget(MOST))
+    with pytest.raises(InvalidVariant, match="more than 10000 values"):
+        variant_of(variant_array(10_001, b"\x00"), NAMELESS, Budget(1 << 20))
+
+
+def test_the_limit_is_that_of_one_row() -> None:
+    value = {"value": texts(400, 100), "metadata": NAMELESS}
+    of_one = pa.array([[("a", value)]] * 3, pa.map_(pa.string(), VARIANT))
+    assert tables(of_one) == [{"a": ["x" * 100] * 400}] * 3
+    of_two = pa.array([[("a", value), ("b", value)]], pa.map_(pa.string(), VARIANT))
+    with pytest.raises(BadRequest, match="more than 65536 bytes"):
+        encoded_headers(of_two)
+
+
+def test_many_rows_with_many_values_are_converted_in_parts() -> None:
+    kind = pa.struct([("n", pa.int32()), ("list", pa.large_list(pa.int16())), ("map", pa.map_(pa.string(), pa.int8()))])
+    rows = [{"n": row, "list": [*range(row % 300)], "map": {"a": 1, "b": row % 100}} for row in range(1_500)]
+    column = pa.array([*rows, None], kind)
+    assert tables(column) == [*rows, None]
+    assert tables(column.slice(700)) == [*rows[700:], None]
+    by_text = pa.array([{str(number): "v" for number in range(100)}] * 1_000, pa.map_(pa.string(), pa.string()))
+    assert tables(by_text.slice(1)) == [{str(number): "v" for number in range(100)}] * 999
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.nulls(70_000), pa.array([False] * 70_000), pa.array([[("a", None)] * 70_000], pa.map_(pa.string(), pa.null()))],
+)
+def test_a_row_has_a_limited_number_of_values(values: pa.Array) -> None:
+    column = values if pa.types.is_map(values.type) else pa.ListArray.from_arrays([0, len(values)], values)
+    with pytest.raises(BadRequest, match="values in one row: at most 65536 fit"):
+        encoded_headers(pa.StructArray.from_arrays([column], ["h"]))
+
+
 @pytest.mark.parametrize(
     "value", [b"", b"\x18\x00", b"\x41", b"\x03\x09\x00", b"\x02\x01\x07\x00\x01\x00", b"\x2c", bomb()]
 )
 def test_damaged_variants_are_refused(value: bytes) -> None:
     with pytest.raises(InvalidVariant):
-        variant_of(value, NAMELESS)
+        variant_of(value, NAMELESS, Budget(MOST))
 
 
 @pytest.mark.parametrize(

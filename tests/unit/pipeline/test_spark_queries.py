@@ -38,6 +38,17 @@ def test_of_earlier_reports_rate_and_lag_are_kept_for_a_while(monkeypatch: pytes
     assert query.recent[1].at - query.recent[0].at == 5
 
 
+def test_of_earlier_reports_numbers_only_are_kept() -> None:
+    """A report has up to 64 KiB, and sixty of each query are remembered."""
+    names = ("input_rows_per_second", "rows_per_second", "lag", "batch_ms")
+    kept = SparkQueries(FrozenClock())
+    for value in ("x" * 60_000, [[]] * 1_000, {"a": 1}, 10**4_000, -1e300, float("inf"), True, 7, 0.5):
+        kept.note("ann", {"id": "q", **dict.fromkeys(names, value)})
+    (query,) = kept.known()
+    for name in names:
+        assert [getattr(one, name) for one in query.recent] == [None] * 7 + [7, 0.5]
+
+
 def test_the_rows_of_each_batch_are_counted_once() -> None:
     kept = SparkQueries(FrozenClock())
     batches = [

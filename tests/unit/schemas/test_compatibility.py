@@ -32,7 +32,7 @@ def rooted(a: object) -> object:
 
 
 # In the trial of x.W, which fails, n.S is found compatible only because x.W is assumed to be.
-INNER = field("s", record(field("w", "x.W"), name="n.S"))
+INNER = field("s", record(field("w", {"type": "array", "items": "x.W"}), name="n.S"))
 TRIED = rooted([record(INNER, field("bad", "int"), name="x.W"), record(name="y.W")])
 WRITTEN = rooted(record(INNER, name="x.W"))
 TREE = record(field("next", ["null", "Node"]), field("n", "int"), name="Node")
@@ -192,6 +192,11 @@ INVALID: list[tuple[str, str, str, str]] = [
     (AVRO, '[{"type":"fixed","name":"A","size":1},{"type":"fixed","name":"A","size":1}]', "", "defined twice"),
     (AVRO, '{"type": "enum", "name": "A", "symbols": []}', "", "needs symbols"),
     (AVRO, '{"type": "fixed", "name": "A", "size": "1"}', "", "whole number"),
+    (AVRO, json.dumps(record(name="n" * 1_001)), "", "at most 1000 of them"),
+    (AVRO, '{"type": "int", "doc": "\\ud800"}', "", "not Unicode"),
+    (AVRO, '"int\ud800"', "", "not Unicode"),
+    (AVRO, '{"type": "int", "note": NaN}', "", "not JSON"),
+    (AVRO, '{"type": "int", "note": [' + "1e15," * 13_000 + "1]}", "", "has 247025 bytes"),
     (AVRO, '{"type": "array", "items": ' * 40 + '"int"' + "}" * 40, "", "deeper than 32"),
     (JSON, "", "", "instead of the name of a field"),
     (JSON, "a", "", "instead of a type"),
@@ -204,11 +209,16 @@ INVALID: list[tuple[str, str, str, str]] = [
     (JSON, "a ARRAY INT", "", "instead of '<'"),
     (JSON, "a " + "ARRAY<" * 40 + "INT" + ">" * 40, "", "deeper than 32"),
     (JSON, "a INT", "shop.Order", "only there"),
+    (JSON, "id INT, at TIME", "", "the field at has the DDL type TIME, which JSON has no form for"),
+    (JSON, "a STRUCT<b: ARRAY<TIME>>", "", "the field b has the DDL type TIME"),
+    (JSON, "a MAP<INT, STRING>", "", "the field a is a map whose keys are int"),
+    (JSON, "a MAP<STRING, MAP<DATE, INT>>", "", "whose keys are date"),
     (PROTOBUF, "AA==", "", "name the message"),
     (PROTOBUF, "?", "A", "not base64"),
     (PROTOBUF, "////", "A", "not a FileDescriptorSet"),
     (PROTOBUF, "CgUK", "A", "not a FileDescriptorSet"),
     (PROTOBUF, files(Order=["int32 a = 1"]), "Order", "it defines google.protobuf.Timestamp, shop.Order"),
+    (PROTOBUF, files(**{"A" * 1_000: []}), "A", "longer than 1000 characters"),
     (PROTOBUF, files(Order=["Missing a = 1"]), "shop.Order", "--include_imports"),
     ("xml", "<a/>", "", "choose one of avro, protobuf, json"),
 ]
@@ -219,6 +229,14 @@ def test_an_invalid_schema_is_refused_with_the_reason(kind: str, text: str, mess
     with pytest.raises(SchemaError) as refused:
         checked_schema(kind, text, message)
     assert problem in str(refused.value)
+
+
+def test_stored_fields_that_have_no_form_in_json_can_be_compared() -> None:
+    assert unreadable(Schema(JSON, "at TIME, m MAP<INT, INT>"), Schema(JSON, "at TIME, m MAP<INT, INT>")) == []
+
+
+def test_keys_of_maps_are_texts() -> None:
+    assert checked_schema(JSON, "a MAP<STRING, INT>, b MAP<VARCHAR(3), MAP<CHAR(2), VARIANT>>")
 
 
 def test_comparing_takes_a_bounded_number_of_steps() -> None:

@@ -17,6 +17,7 @@ from leveret.spark.body_columns import Codec, arrow_column, error_of
 from leveret.spark.ddl_types import struct_of_ddl
 from leveret.spark.formats import schema_id
 from leveret.spark.jobs.json_check import checker_of
+from leveret.spark.jobs.text_lengths import too_long
 from leveret.spark.schema_registry import SchemaRegistry
 
 NO_REFERENCE = "the message refers to no schema"
@@ -50,7 +51,10 @@ def reason_of(registry: SchemaRegistry, named: Schema | None, body: bytes | None
         schema = registry.by_id(id_)
         if schema is None:
             return f"schema ID '{id_[:80]}' is unknown"
-    return check_of(schema, registry)(body, id_)
+    reason = check_of(schema, registry)(body, id_)
+    if reason is None and schema.type == JSON and body is not None:
+        return too_long(schema.text, body)
+    return reason
 
 
 @lru_cache(maxsize=1_000)
