@@ -30,6 +30,7 @@ def check_avro(text: str) -> None:
     records = [kind for kind in parsed.named.values() if kind.kind == "record"]
     _refuse_endless(records)
     _refuse_many_fields(records)
+    _refuse_empty_items(parsed.arrays, records)
     defaults = _Defaults()
     for record, name, kind, value in parsed.defaults:
         if not defaults.fits(kind, value):
@@ -107,6 +108,27 @@ def _fields_in(kind: AvroType, sizes: dict[AvroType, int]) -> int | None:
     parts = [_fields_in(inner, sizes) for inner in kind.inner]
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
+
+
+def _refuse_empty_items(arrays: list[AvroType], records: list[AvroType]) -> None:
+    """Refuse an array of values without bytes: a body of five bytes could have millions of them."""
+    empty: set[AvroType] = set()
+    before = -1
+    while len(empty) > before:
+        before = len(empty)
+        for record in records:
+            if all(_is_empty(field.type, empty) for field in record.fields):
+                empty.add(record)
+    for array in arrays:
+        if _is_empty(array.inner[0], empty):
+            raise SchemaError(
+                f"the Avro schema has an array of {array.inner[0]}, whose values have no bytes: a short body could "
+                "have any number of them; use a long for their number"
+            )
+
+
+def _is_empty(kind: AvroType, empty: set[AvroType]) -> bool:
+    return kind.kind == "null" or (kind.kind == "fixed" and not kind.size) or kind in empty
 
 
 class _Defaults:

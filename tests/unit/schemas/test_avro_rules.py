@@ -102,6 +102,32 @@ def test_many_records_in_any_order_are_finite() -> None:
     assert checked_schema(AVRO, json.dumps(nested))
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        record("A"),
+        {"type": "fixed", "name": "F", "size": 0},
+        record("A", field("b", record("B", field("n", "null"))), field("c", "B")),
+    ],
+)
+def test_arrays_of_values_without_bytes_are_refused(items: object) -> None:
+    text = json.dumps(record("T", field("a", ["null", {"type": "array", "items": items}])))
+    with pytest.raises(SchemaError, match="whose values have no bytes"):
+        checked_schema(AVRO, text)
+    assert parse_avro(text).name == "T"
+
+
+def test_values_without_bytes_are_accepted_elsewhere() -> None:
+    assert checked_schema(
+        AVRO, json.dumps(record("T", field("m", {"type": "map", "values": "null"}), field("n", "null")))
+    )
+    assert checked_schema(AVRO, json.dumps({"type": "array", "items": ["null", record("A")]}))
+    assert checked_schema(
+        AVRO, json.dumps(record("T", field("l", {"type": "array", "items": record("A", field("t", ["null", "T"]))})))
+    )
+
+
 def doubled(levels: int) -> str:
     """Each record has the one before twice."""
     fields = [field("f0", record("R0"))]
