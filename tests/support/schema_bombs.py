@@ -32,7 +32,7 @@ def repeated_namespace(size: int, number: int) -> str:
 def many_missing_fields(depth: int, size: int, number: int) -> tuple[str, str]:
     """A reader and a writer: at each of ``depth`` levels ``number`` fields are missing, below a name of ``size`` bytes
     for each level."""
-    inner: list[Any] = [record("n0.A")]
+    inner: list[Any] = [record("n0.A", field("k", "int"))]
     inner += [record(f"n{level}.A", field("n", _array(f"n{level - 1}.A"))) for level in range(1, depth)]
     writer = record("top.A", field("defined", inner), field("n", _array(f"n{depth - 1}.A")))
     missing = [field(f"f{place}", "int") for place in range(number)]

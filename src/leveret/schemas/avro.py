@@ -66,6 +66,7 @@ class ParsedAvro(NamedTuple):
 
     type: AvroType
     named: dict[str, AvroType]
+    arrays: list[AvroType]
     defaults: list[AvroDefault]
     problems: list[str]
 
@@ -79,7 +80,7 @@ def parsed_avro(text: str) -> ParsedAvro:
     try:
         node = json.loads(text)
         parser = _Parser()
-        return ParsedAvro(parser.parse(node, "", 0), parser.names, parser.defaults, parser.problems)
+        return ParsedAvro(parser.parse(node, "", 0), parser.names, parser.arrays, parser.defaults, parser.problems)
     except ValueError as problem:
         raise SchemaError(f"the Avro schema is not JSON: {problem}") from None
     except RecursionError:
@@ -89,6 +90,7 @@ def parsed_avro(text: str) -> ParsedAvro:
 class _Parser:
     def __init__(self) -> None:
         self.names: dict[str, AvroType] = {}
+        self.arrays: list[AvroType] = []
         self.defaults: list[AvroDefault] = []
         self.problems: list[str] = []
 
@@ -113,7 +115,10 @@ class _Parser:
             item = node.get("items" if kind == "array" else "values")
             if item is None:
                 raise SchemaError(f"an Avro {kind} is missing '{'items' if kind == 'array' else 'values'}'")
-            return AvroType(kind, inner=(self.parse(item, namespace, depth + 1),))
+            found = AvroType(kind, inner=(self.parse(item, namespace, depth + 1),))
+            if kind == "array":
+                self.arrays.append(found)
+            return found
         found = self._named_or_primitive(kind, namespace)
         if found.name:
             self.problems.append(f"has {{'type': '{shortened(kind)}'}}: write the name of a defined type alone")

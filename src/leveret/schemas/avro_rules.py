@@ -14,6 +14,7 @@ from leveret.schemas.errors import SchemaError
 RANGES = {"int": 1 << 31, "long": 1 << 63}
 MOST_STEPS = 50_000  # to compare all defaults with their types
 DEEPEST_DEFAULT = 64  # types inside each other
+MOST_FIELDS = 100_000  # of a record and of those inside it, each counted wherever it is used
 
 
 def check_avro(text: str) -> None:
@@ -26,7 +27,10 @@ def check_avro(text: str) -> None:
             _refuse_bad_symbols(kind)
         elif kind.kind == "fixed" and kind.logical == "decimal":
             _refuse_large_decimal(kind)
-    _refuse_endless([kind for kind in parsed.named.values() if kind.kind == "record"])
+    records = [kind for kind in parsed.named.values() if kind.kind == "record"]
+    _refuse_endless(records)
+    _refuse_many_fields(records)
+    _refuse_empty_items(parsed.arrays, records)
     defaults = _Defaults()
     for record, name, kind, value in parsed.defaults:
         if not defaults.fits(kind, value):
@@ -73,6 +77,58 @@ def _is_finite(kind: AvroType, finite: set[AvroType]) -> bool:
     if kind.kind == "union":
         return any(_is_finite(branch, finite) for branch in kind.inner)
     return kind.kind != "record" or kind in finite
+
+
+def _refuse_many_fields(records: list[AvroType]) -> None:
+    """A record that has another one twice, which has another one twice, and so on, would be a value of any size, even
+    from an empty body. Recursive records are left out: their size is that of the body."""
+    sizes: dict[AvroType, int] = {}
+    left = records
+    while left:
+        before = len(left)
+        for record in left:
+            parts = [_fields_in(field.type, sizes) for field in record.fields]
+            known = [part for part in parts if part is not None]
+            if len(known) == len(parts):
+                sizes[record] = len(parts) + sum(known)
+                if sizes[record] > MOST_FIELDS:
+                    raise SchemaError(
+                        f"the Avro {record} has more than {MOST_FIELDS} fields, with those of the records inside it, "
+                        "counted wherever they are used: divide it"
+                    )
+        left = [record for record in reversed(left) if record not in sizes]
+        if len(left) == before:
+            return
+
+
+def _fields_in(kind: AvroType, sizes: dict[AvroType, int]) -> int | None:
+    """None: not known yet."""
+    if kind.kind == "record":
+        return sizes.get(kind)
+    parts = [_fields_in(inner, sizes) for inner in kind.inner]
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
+
+
+def _refuse_empty_items(arrays: list[AvroType], records: list[AvroType]) -> None:
+    """Refuse an array of values without bytes: a body of five bytes could have millions of them."""
+    empty: set[AvroType] = set()
+    before = -1
+    while len(empty) > before:
+        before = len(empty)
+        for record in records:
+            if all(_is_empty(field.type, empty) for field in record.fields):
+                empty.add(record)
+    for array in arrays:
+        if _is_empty(array.inner[0], empty):
+            raise SchemaError(
+                f"the Avro schema has an array of {array.inner[0]}, whose values have no bytes: a short body could "
+                "have any number of them; use a long for their number"
+            )
+
+
+def _is_empty(kind: AvroType, empty: set[AvroType]) -> bool:
+    return kind.kind == "null" or (kind.kind == "fixed" and not kind.size) or kind in empty
 
 
 class _Defaults:

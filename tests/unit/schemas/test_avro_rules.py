@@ -102,6 +102,49 @@ def test_many_records_in_any_order_are_finite() -> None:
     assert checked_schema(AVRO, json.dumps(nested))
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        record("A"),
+        {"type": "fixed", "name": "F", "size": 0},
+        record("A", field("b", record("B", field("n", "null"))), field("c", "B")),
+    ],
+)
+def test_arrays_of_values_without_bytes_are_refused(items: object) -> None:
+    text = json.dumps(record("T", field("a", ["null", {"type": "array", "items": items}])))
+    with pytest.raises(SchemaError, match="whose values have no bytes"):
+        checked_schema(AVRO, text)
+    assert parse_avro(text).name == "T"
+
+
+def test_values_without_bytes_are_accepted_elsewhere() -> None:
+    assert checked_schema(
+        AVRO, json.dumps(record("T", field("m", {"type": "map", "values": "null"}), field("n", "null")))
+    )
+    assert checked_schema(AVRO, json.dumps({"type": "array", "items": ["null", record("A")]}))
+    assert checked_schema(
+        AVRO, json.dumps(record("T", field("l", {"type": "array", "items": record("A", field("t", ["null", "T"]))})))
+    )
+
+
+def doubled(levels: int) -> str:
+    """Each record has the one before twice."""
+    fields = [field("f0", record("R0"))]
+    for level in range(1, levels):
+        before = f"R{level - 1}"
+        fields.append(field(f"f{level}", record(f"R{level}", field("a", before), field("b", ["null", before]))))
+    return json.dumps(record("T", *fields))
+
+
+def test_records_that_repeat_records_have_a_limited_number_of_fields() -> None:
+    assert checked_schema(AVRO, doubled(14))
+    assert checked_schema(AVRO, json.dumps(record("A", field("a", ["null", "A"]), field("b", ["null", "A"]))))
+    for levels in (20, 300):
+        with pytest.raises(SchemaError, match="has more than 100000 fields"):
+            checked_schema(AVRO, doubled(levels))
+
+
 @pytest.mark.parametrize("depth", [20, 250])
 def test_a_default_takes_a_bounded_number_of_steps(depth: int) -> None:
     with pytest.raises(SchemaError, match="too complex"):
