@@ -45,7 +45,7 @@ from leveret.wire.methods import (
     QueuePurgeOk,
 )
 from tests.support.peer_pair import Harness, Socket
-from tests.support.raw_client import CAPABILITIES, RawClient, plain
+from tests.support.raw_client import CAPABILITIES, RawClient, eventually, plain
 
 DELAY = 0.15
 SETTINGS = Settings(
@@ -373,6 +373,8 @@ def test_publishers_are_told_when_they_are_blocked_and_unblocked() -> None:
         assert reader.call(QueueDeclare("filled", passive=True), QueueDeclareOk).message_count == 0
         reader.cut()
         with RawClient.open(broker.amqp_url) as cleaner:
+            passive = QueueDeclare("filled", passive=True)
+            eventually(lambda: cleaner.call(passive, QueueDeclareOk).message_count == 1)  # it is requeued
             cleaner.call(QueuePurge("filled"), QueuePurgeOk)
             publisher.expect(ConnectionUnblocked, 0)
             quiet.expect(QueueDeclareOk)
