@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 
 import pika
 import pytest
 
-from tests.support.cell_clients import clients_by_cell
+from tests.support.cell_clients import CellClient, clients_by_cell
 from tests.support.cell_node import Cell, CellNode, until
 from tests.support.nats_servers import NatsServers
 
@@ -22,6 +23,18 @@ def cells(own_servers: NatsServers, tmp_path_factory: pytest.TempPathFactory) ->
         for node, name in zip(both.nodes, ("c1", "c2"), strict=True):
             node._arguments += ["--cell", name]
         yield dict(zip(("c1", "c2"), both.nodes, strict=True))
+
+
+def declare_when_it_is_back(client: CellClient, queue: str) -> None:
+    """A declaration waits for 10 seconds; a machine that is busy may take longer to start a node."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            client.connection.channel().queue_declare(queue, durable=True)
+            return
+        except pika.exceptions.ChannelClosedByBroker as refused:
+            if refused.reply_code != 406 or time.monotonic() > deadline:
+                raise
 
 
 @pytest.mark.timeout(400)
@@ -49,13 +62,13 @@ def test_a_cell_waits_for_its_first_definitions_and_then_works_without_the_first
     other.kill()
     other.start()
     other.wait_for("the first cell cannot be reached: its last changes are not known here")
-    until(lambda: other.leads, 20, other.log)
+    until(lambda: other.leads, 60, other.log)
     with clients_by_cell(other.url, "c2") as clients:
         assert clients["c2"].channel.basic_get("q", auto_ack=True)[2] == b"kept"
         clients["c2"].channel.queue_delete("deleted meanwhile")
         first.start()
-        clients["c2"].channel.queue_declare("declared when it is back", durable=True)
-    until(lambda: first.leads, 20, first.log)
+        declare_when_it_is_back(clients["c2"], "declared when it is back")
+    until(lambda: first.leads, 60, first.log)
     with clients_by_cell(first.url, "c1") as clients:
         assert clients["c1"].channel.queue_declare("declared when it is back", passive=True).method.message_count == 0
         with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no queue 'deleted meanwhile'"):
