@@ -327,7 +327,7 @@ def test_links_for_a_virtual_host_end_when_it_is_placed_in_a_cell(cells: CellsIn
     eventually(lambda: cells.call(links) == 2)
     cells.place("spanning", "c2")
     eventually(lambda: cells.call(links) == 0)
-    eventually(lambda: ("spanning", "c2") not in cells.nodes["c1"].cell.links._wanted)
+    eventually(lambda: ("spanning", "c2") not in cells.nodes["c1"].cell.links._homes._cells)
     assert cells.call(lambda: (set(vhost.queues), set(first.vhosts["spanning"].queues))) == ({"q"}, set())
 
 
