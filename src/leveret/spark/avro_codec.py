@@ -2,7 +2,7 @@
 
 The publisher chooses the body and the ID of its schema, so whatever is wrong with them is an error of the row.
 The compiled fastavro has no limit of depth: with a recursive schema, a few kilobytes of body overflow the C stack and
-ends the process. Recursive schemas are read with its Python version, which raises RecursionError at about 200 levels.
+end the process. Recursive schemas are read with its Python version, which raises RecursionError at about 200 levels.
 """
 
 from __future__ import annotations
