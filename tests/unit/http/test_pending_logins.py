@@ -12,11 +12,6 @@ URI = "https://broker.example/"
 
 
 @pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
-
-
-@pytest.fixture
 def pending(clock: FrozenClock) -> PendingLogins:
     return PendingLogins(clock)
 

@@ -7,16 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from leveret.auth.passwords import hash_password
-from leveret.auth.users import User, Users
+from leveret.auth.users import Users
 from leveret.clock import FrozenClock
 from leveret.http.sessions import IDLE, Sessions
+from tests.support.session_users import known, pass_by
 
 HASHES = {name: hash_password(name) for name in ("ann", "other")}
-
-
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
 
 
 @pytest.fixture
@@ -25,21 +21,6 @@ def users() -> Users:
     users.add("bob", password="secret", tags=("administrator",))
     users.add("app", password="secret")
     return users
-
-
-@pytest.fixture
-def sessions(clock: FrozenClock, users: Users) -> Sessions:
-    return Sessions(clock, users)
-
-
-def known(users: Users, name: str) -> User:
-    user = users.get(name)
-    assert user is not None
-    return user
-
-
-def pass_by(clock: FrozenClock, seconds: float) -> None:
-    clock.move_to(clock.now() + seconds)
 
 
 class Saver:

@@ -20,13 +20,9 @@ from leveret.http.origins import refuse_other_sites, refuse_unless_own_page
 from leveret.http.sessions import IDLE, LONGEST, MOST_OF_A_USER, SessionEndpoints, Sessions
 from leveret.server.admission import ADMITTED, Admission
 from leveret.server.logins import LoginPeer
+from tests.support.session_users import known, pass_by
 
 HOST = "broker.example:15672"
-
-
-@pytest.fixture
-def clock() -> FrozenClock:
-    return FrozenClock()
 
 
 @pytest.fixture
@@ -37,21 +33,6 @@ def users() -> Users:
     users.add("guest", password="guest", tags=("administrator",))
     users.add("app", password="secret")
     return users
-
-
-@pytest.fixture
-def sessions(clock: FrozenClock, users: Users) -> Sessions:
-    return Sessions(clock, users)
-
-
-def known(users: Users, name: str) -> User:
-    user = users.get(name)
-    assert user is not None
-    return user
-
-
-def pass_by(clock: FrozenClock, seconds: float) -> None:
-    clock.move_to(clock.now() + seconds)
 
 
 # ---- how long they live
